@@ -1,0 +1,5 @@
+//! Collectives between ranks, from schedules that are proved before they run.
+
+pub mod collective;
+pub mod reduce;
+pub mod schedule;

@@ -1,0 +1,5 @@
+//! Element types, operators, and the reductions over them.
+
+mod types;
+
+pub use types::{DataType, ReduceOp};

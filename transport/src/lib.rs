@@ -1,0 +1,13 @@
+//! Links that move bytes between ranks.
+//!
+//! This crate knows peers, links, memory that peers may reach, rendezvous and facts about the machine. It does not
+//! know what a collective, an element type or a reduction is: a message is bytes, and the sixteen-byte [`Stamp`] that
+//! rides with every frame is carried and compared, never read.
+//!
+//! A link has one contract ([`link`]) and a closed set of kinds, one room each.
+
+pub mod clock;
+pub mod link;
+
+pub use clock::{Clock, Time};
+pub use link::{Channel, Head, LinkError, LinkKind, Stamp};

@@ -1,7 +1,7 @@
 //! What a collective is: its name, which ranks hold what before and after, and how many chunks it moves.
 
 /// The collectives. Rank numbers, counts and chunks below are those of the communicator; `n` is its size.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Collective {
     /// Every rank holds the reduction of all ranks' vectors.

@@ -7,7 +7,17 @@
 //! A link has one contract ([`link`]) and a closed set of kinds, one room each.
 
 pub mod clock;
+pub mod control;
+mod doorbell;
+pub mod endpoint;
+mod inproc;
 pub mod link;
+mod ring;
+mod segment;
+mod sync;
 
 pub use clock::{Clock, Time};
+pub use control::ControlEvent;
+pub use doorbell::Waker;
+pub use endpoint::{Endpoint, Peer};
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};

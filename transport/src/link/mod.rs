@@ -19,6 +19,11 @@
 //! A frame of a channel that nobody waits for must not block the ones behind it for ever: the owner of the link calls
 //! `set_aside` when nothing else moves, and the frame's bytes are copied to a queue of its channel.
 
+mod aside;
+mod kinds;
+
+pub(crate) use kinds::{Kind, Link};
+
 /// What separates the byte streams that share a link: a collective in flight, and the lane it runs on.
 ///
 /// The owner of the links gives the number a meaning; a link only compares it.

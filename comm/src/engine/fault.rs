@@ -1,0 +1,147 @@
+//! From what was found to a report that names the culprit.
+
+use std::time::Duration;
+
+use paceline_transport::{LinkError, Stamp};
+
+use super::core::Core;
+use super::operation::{Fault, FaultCause, Waiting};
+use super::stamp::Fingerprint;
+use crate::error::{CallName, Error, ErrorKind};
+
+/// How a rank is named in a report: by number, and where it runs.
+fn name(core: &Core, rank: usize) -> String {
+    format!("rank {rank} ({})", core.endpoint.peers()[rank])
+}
+
+/// A call that failed while moving data.
+pub(crate) fn explain(core: &Core, fault: &Fault, call: &CallName, mine: Stamp) -> Error {
+    let Fault { peer, round, step, cause } = fault;
+    let error = match cause {
+        FaultCause::Link(error) => link_failed(core, *peer, error),
+        FaultCause::Stamp { theirs } => mismatch(core, *peer, call, Fingerprint::unpack(mine), *theirs),
+        FaultCause::Length { arrived, wanted } => {
+            let cause = format!(
+                "{} sends a message of at least {arrived} bytes where {wanted} are expected",
+                name(core, *peer)
+            );
+            Error::new(ErrorKind::Mismatch, cause).hint("make the counts of both sides equal")
+        }
+    };
+    error.during(call.clone()).at(*round, *step).blaming([*peer])
+}
+
+fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>, theirs: Stamp) -> Error {
+    let side = |fingerprint: Option<Fingerprint>| match fingerprint {
+        Some(fingerprint) => fingerprint.to_string(),
+        None => "something that can't be read".into(),
+    };
+    let unpacked = Fingerprint::unpack(theirs);
+    let me = core.endpoint.me();
+    let mut cause = format!(
+        "the ranks disagree: rank {me} calls {}, {} calls {}",
+        side(mine),
+        name(core, peer),
+        side(unpacked)
+    );
+    let same_but_row = matches!((mine, unpacked), (Some(a), Some(b)) if Fingerprint { row: b.row, ..a } == b);
+    if same_but_row {
+        cause.push_str(", but with another algorithm");
+    }
+    let hint = format!("make call #{} of this communicator the same on all ranks", call.sequence);
+    Error::new(ErrorKind::Mismatch, cause).blaming([me, peer]).hint(hint)
+}
+
+/// A frame of a collective that this rank has already ended, without that frame.
+pub(crate) fn late_frame(core: &Core, peer: usize, sequence: u64, theirs: Stamp) -> Error {
+    let ended = core.ended.iter().find(|ended| ended.call.sequence == sequence);
+    match ended {
+        Some(ended) => mismatch(core, peer, &ended.call, ended.fingerprint, theirs).during(ended.call.clone()),
+        None => {
+            let what = Fingerprint::unpack(theirs).map_or("something".into(), |fingerprint| fingerprint.to_string());
+            let cause =
+                format!("{} sent for call #{sequence} ({what}), which ended here long ago", name(core, peer));
+            Error::new(ErrorKind::Mismatch, cause).blaming([peer])
+        }
+    }
+}
+
+/// A link that can't go on.
+pub(crate) fn link_failed(core: &Core, peer: usize, error: &LinkError) -> Error {
+    let kind = if core.peers[peer].left { ErrorKind::PeerLeft } else { ErrorKind::PeerDied };
+    let kind = if matches!(error, LinkError::Protocol(_)) { ErrorKind::Internal } else { kind };
+    Error::new(kind, format!("lost {}: {error}", name(core, peer)))
+        .blaming([peer])
+        .hint(format!("look at rank {peer}'s output and at the network between"))
+}
+
+/// A peer whose process is gone.
+pub(crate) fn died(core: &Core, peer: usize, how: &str) -> Error {
+    Error::new(ErrorKind::PeerDied, format!("lost {}: {how}", name(core, peer)))
+        .blaming([peer])
+        .hint(format!("look at rank {peer}'s output and exit status"))
+}
+
+/// A peer that dropped its communicator before its part was done.
+pub(crate) fn left(core: &Core, wait: &Waiting, call: CallName) -> Error {
+    let cause = format!(
+        "{} has dropped its communicator, but this rank waits in round {} {} it",
+        name(core, wait.peer),
+        wait.round,
+        if wait.receives { "for data from" } else { "to send to" },
+    );
+    Error::new(ErrorKind::PeerLeft, cause)
+        .during(call)
+        .at(wait.round, wait.step)
+        .blaming([wait.peer])
+        .hint("every rank must make the same calls before it drops the communicator")
+}
+
+/// A call whose deadline has passed. Who doesn't answer is the culprit; if all answer, who is in another call.
+pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited: Duration) -> Error {
+    let mut cause = format!("waited {:.1} s", waited.as_secs_f64());
+    if let Some(wait) = waits.first() {
+        let direction = if wait.receives { "for chunk" } else { "to send chunk" };
+        let preposition = if wait.receives { "from" } else { "to" };
+        cause.push_str(&format!(
+            " in round {} {direction} {} {preposition} {}",
+            wait.round,
+            wait.chunk,
+            name(core, wait.peer)
+        ));
+    }
+    if let Some(last) = core.ended.back() {
+        cause.push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
+    }
+    let me = core.endpoint.me();
+    let others = || (0..core.endpoint.size()).filter(|rank| *rank != me);
+    let silent: Vec<usize> = others().filter(|rank| core.peers[*rank].status.is_none() && !core.peers[*rank].left).collect();
+    let elsewhere: Vec<usize> = others()
+        .filter(|rank| core.peers[*rank].status.as_ref().is_some_and(|status| status.current.as_ref() != Some(call)))
+        .collect();
+    let list = |ranks: &[usize]| ranks.iter().map(|rank| name(core, *rank)).collect::<Vec<_>>().join(", ");
+    let mut error = Error::new(ErrorKind::Timeout, String::new());
+    if !silent.is_empty() {
+        cause.push_str(&format!("; no answer from {}: stopped, or busy outside the library", list(&silent)));
+        error = error.blaming(silent).hint("look at what that rank is doing; if it is only slow, raise the timeout");
+    } else if !elsewhere.is_empty() {
+        let what = |rank: &usize| match core.peers[*rank].status.as_ref().and_then(|status| status.current.as_ref()) {
+            Some(current) => format!("{} is in {current}", name(core, *rank)),
+            None => format!("{} is in no call", name(core, *rank)),
+        };
+        cause.push_str("; ");
+        cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));
+        error = error.blaming(elsewhere).hint("all ranks must make the same calls in the same order");
+    } else {
+        let waited_for: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
+        cause.push_str("; all ranks answer and are in this call");
+        error = error.blaming(waited_for).hint("the network may be slow or stuck; raise the timeout or look at the links");
+    }
+    let mut report = error.report().clone();
+    report.cause = cause;
+    let error = Error::from_report(report).during(call.clone());
+    match waits.first() {
+        Some(wait) => error.at(wait.round, wait.step),
+        None => error,
+    }
+}

@@ -1,0 +1,96 @@
+//! The three buffers of a call, as addresses that the engine may read and write while the call lasts.
+//!
+//! A call lends its buffers until it has ended: a blocking call by its borrow, a started one by owning them. Within that
+//! time the engine alone touches them. The schedule's rules keep the engine's own accesses apart: steps of a round touch
+//! disjoint chunks, in place or not (`schedule::check` proves it for every row).
+
+use std::ops::Range;
+
+use crate::schedule::Buffer;
+
+/// A buffer's address and length.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: *mut u8,
+    bytes: usize,
+}
+
+/// The input, the output and the scratch of one call.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    input: Place,
+    output: Place,
+    scratch: Place,
+    /// The scratch's storage; never touched except through `scratch`.
+    _storage: Vec<u64>,
+}
+
+// SAFETY: the addresses are the call's, which stays alive wherever the engine runs (see the module's text).
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// The memory of one call.
+    ///
+    /// # Safety
+    /// `input` is readable and `output` writable for their lengths, and nothing else accesses them (other than reading
+    /// `input`), until the value is dropped. They may overlap only as the collective's in-place form says.
+    pub(crate) unsafe fn new(input: (*const u8, usize), output: (*mut u8, usize), scratch_bytes: usize) -> Memory {
+        let mut storage = vec![0u64; scratch_bytes.div_ceil(8)];
+        let scratch = Place { start: storage.as_mut_ptr().cast(), bytes: scratch_bytes };
+        Memory {
+            input: Place { start: input.0.cast_mut(), bytes: input.1 },
+            output: Place { start: output.0, bytes: output.1 },
+            scratch,
+            _storage: storage,
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, buffer: Buffer) -> &Place {
+        match buffer {
+            Buffer::Input => &self.input,
+            Buffer::Output => &self.output,
+            Buffer::Scratch => &self.scratch,
+        }
+    }
+
+    /// The address of a range of a buffer; only to be used within the range.
+    ///
+    /// # Panics
+    /// If the range is not inside the buffer.
+    #[inline]
+    pub(crate) fn address(&self, buffer: Buffer, range: &Range<usize>) -> *mut u8 {
+        let place = self.place(buffer);
+        assert!(
+            range.start <= range.end && range.end <= place.bytes,
+            "bytes {range:?} of the {buffer:?} buffer, which has {}",
+            place.bytes
+        );
+        // SAFETY: the start of the range is inside the buffer.
+        unsafe { place.start.add(range.start) }
+    }
+
+    /// A range to read.
+    ///
+    /// # Safety
+    /// Nothing writes the range while the slice lives.
+    #[inline]
+    pub(crate) unsafe fn read(&self, buffer: Buffer, range: Range<usize>) -> &[u8] {
+        let start = self.address(buffer, &range);
+        // SAFETY: inside the buffer (`address`), which is readable (`new`), and not written (the caller).
+        unsafe { std::slice::from_raw_parts(start, range.len()) }
+    }
+
+    /// A range to write.
+    ///
+    /// # Safety
+    /// Nothing else accesses the range while the slice lives, and `buffer` is not the input of a call whose input is
+    /// borrowed for reading only.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "the schedule's rules keep the ranges apart, not the borrow checker")]
+    pub(crate) unsafe fn write(&self, buffer: Buffer, range: Range<usize>) -> &mut [u8] {
+        let start = self.address(buffer, &range);
+        // SAFETY: inside the buffer (`address`), which is writable and not accessed otherwise (the caller).
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
+}

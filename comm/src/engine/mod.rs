@@ -1,0 +1,22 @@
+//! Runs schedules over links: rounds, lanes, deadlines, failures. `README.md` says who drives and how work changes hands.
+
+mod core;
+mod fault;
+mod handover;
+mod memory;
+mod notice;
+mod operation;
+mod plan;
+mod shape;
+mod shared;
+mod stamp;
+mod wait;
+
+pub(crate) use self::core::{Active, Core};
+pub(crate) use memory::Memory;
+pub(crate) use operation::{Channels, LANES_MAX, Naming, Operation};
+pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};
+pub(crate) use shape::Shape;
+pub(crate) use shared::{Completion, Engine};
+pub(crate) use stamp::Fingerprint;
+pub(crate) use wait::WaitPolicy;

@@ -1,0 +1,74 @@
+//! What engines tell each other apart from the data: failures, and who waits for whom.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{CallName, Report};
+
+/// A message on the control path.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    /// The sender's communicator has failed, for this reason.
+    Fault(Report),
+    /// The sender's deadline is near: what is the receiver doing?
+    Query,
+    /// The answer.
+    Status(Status),
+}
+
+/// What a rank is doing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// The call it is in, if any.
+    pub(crate) current: Option<CallName>,
+    /// The collective's number it ended last.
+    pub(crate) ended: u64,
+    /// The ranks it waits for.
+    pub(crate) waits_for: Vec<usize>,
+}
+
+impl Notice {
+    /// The notice in bytes; texts too long for the control path are cut.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut notice = self.clone();
+        if let Notice::Fault(report) = &mut notice {
+            cut(&mut report.cause);
+            report.peers.truncate(PEERS_MAX);
+            if let Some(hint) = &mut report.hint {
+                cut(hint);
+            }
+        }
+        if let Notice::Status(status) = &mut notice {
+            status.waits_for.truncate(PEERS_MAX);
+        }
+        postcard::to_allocvec(&notice).expect("plain data")
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
+const TEXT_BYTES_MAX: usize = 4096;
+const PEERS_MAX: usize = 256;
+
+fn cut(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+
+    #[test]
+    fn notices_survive_the_wire_and_fit() {
+        let report = Error::new(ErrorKind::Timeout, "ä".repeat(9000)).blaming(0..9000).report().clone();
+        let bytes = Notice::Fault(report).encode();
+        assert!(bytes.len() < paceline_transport::control::NOTICE_BYTES_MAX);
+        assert!(matches!(Notice::decode(&bytes), Some(Notice::Fault(report)) if report.kind == ErrorKind::Timeout));
+        assert_eq!(Notice::decode(&[0xff, 1, 2]), None);
+    }
+}

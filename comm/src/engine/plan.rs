@@ -1,0 +1,172 @@
+//! A call made ready to run: the row's program, and where its chunks lie in each slice.
+
+use std::sync::Arc;
+
+use super::shape::Shape;
+use crate::collective::Collective;
+use crate::reduce::Kernel;
+use crate::schedule::{Buffer, Program, Span, Step};
+
+/// How the message of a collective is cut into slices and lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slicing {
+    /// The most bytes that one chunk has in a slice.
+    pub(crate) chunk_bytes: usize,
+    /// How many slices are under way at the same time.
+    pub(crate) lanes: usize,
+}
+
+/// The geometry of a call, before it is cut.
+#[derive(Clone, Debug)]
+pub(crate) enum Extent {
+    /// One vector of that many elements.
+    Vector(usize),
+    /// Blocks of that many elements each.
+    Blocks(usize),
+    /// Blocks of any lengths at any places, in bytes: of the input, of the output.
+    Uneven { input: Shape, output: Shape },
+}
+
+/// Everything about a call but its addresses and its number.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) collective: Collective,
+    pub(crate) row: &'static str,
+    pub(crate) program: Program,
+    pub(crate) kernel: Kernel,
+    pub(crate) element_bytes: usize,
+    extent: Extent,
+    /// Elements of the vector, or of each block, that a slice takes.
+    slice_elements: usize,
+    pub(crate) slices: usize,
+    pub(crate) lanes: usize,
+    /// Bytes of one slot of scratch.
+    slot_bytes: usize,
+    /// Bytes of one lane's scratch.
+    lane_scratch_bytes: usize,
+}
+
+impl Plan {
+    /// Cuts a call into slices. All ranks must pass the same `extent` (of uneven blocks: the same sizes), `slicing` and
+    /// program, but for the rank it is written for.
+    pub(crate) fn new(
+        collective: Collective,
+        row: &'static str,
+        program: Program,
+        kernel: Kernel,
+        element_bytes: usize,
+        extent: Extent,
+        slicing: Slicing,
+    ) -> Plan {
+        let (elements, parts) = match &extent {
+            Extent::Vector(elements) => (*elements, program.chunks as usize),
+            Extent::Blocks(elements) => (*elements, 1),
+            Extent::Uneven { .. } => (0, 1),
+        };
+        let may_be_cut = match extent {
+            Extent::Vector(_) => true,
+            Extent::Blocks(_) => takes_blocks_one_by_one(&program),
+            Extent::Uneven { .. } => false,
+        };
+        let most = (slicing.chunk_bytes / element_bytes).max(1) * parts;
+        let slices = if may_be_cut { elements.div_ceil(most).max(1) } else { 1 };
+        let slice_elements = elements.div_ceil(slices).next_multiple_of(64).min(elements);
+        let slices = if slice_elements == 0 { 1 } else { elements.div_ceil(slice_elements) };
+        let lanes = slicing.lanes.min(slices).max(1);
+        let mut plan = Plan {
+            collective,
+            row,
+            program,
+            kernel,
+            element_bytes,
+            extent,
+            slice_elements,
+            slices,
+            lanes,
+            slot_bytes: 0,
+            lane_scratch_bytes: 0,
+        };
+        plan.slot_bytes = plan.shapes(0).message().widest().next_multiple_of(64);
+        plan.lane_scratch_bytes = plan.slot_bytes * plan.program.scratch as usize;
+        plan
+    }
+
+    /// The scratch that a call needs.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.lane_scratch_bytes * self.lanes
+    }
+
+    /// Where the chunks lie in one slice.
+    pub(crate) fn shapes(&self, slice: usize) -> Shapes {
+        let bytes = self.element_bytes;
+        let first = slice * self.slice_elements;
+        match &self.extent {
+            Extent::Vector(elements) => {
+                let here = self.slice_elements.min(elements - first);
+                let shape = Shape::vector(first * bytes, here, bytes, self.program.chunks);
+                Shapes { input: shape.clone(), output: shape, blocks: false, message_is_input: false }
+            }
+            Extent::Blocks(elements) => {
+                let here = self.slice_elements.min(elements - first);
+                let shape = Shape::Blocks { stride: elements * bytes, skip: first * bytes, bytes: here * bytes };
+                Shapes { input: shape.clone(), output: shape, blocks: true, message_is_input: false }
+            }
+            Extent::Uneven { input, output } => Shapes {
+                input: input.clone(),
+                output: output.clone(),
+                blocks: true,
+                message_is_input: matches!(self.collective, Collective::ReduceScatter | Collective::Scatter),
+            },
+        }
+    }
+
+    /// The bytes of a span, in the buffer it names, for a slice that runs on `lane`.
+    #[inline]
+    pub(crate) fn range(&self, span: &Span, shapes: &Shapes, lane: usize) -> std::ops::Range<usize> {
+        match span.buffer {
+            Buffer::Input => shapes.input.range(span.first, span.count),
+            Buffer::Output => shapes.output.range(span.first, span.count),
+            Buffer::Scratch => {
+                let start = lane * self.lane_scratch_bytes + span.first as usize * self.slot_bytes;
+                start..start + shapes.message().bytes(span.like, span.count)
+            }
+        }
+    }
+
+    /// How far apart the runs of a `Reduce` start, in bytes.
+    #[inline]
+    pub(crate) fn run_stride(&self, slots: u32) -> usize {
+        slots as usize * self.slot_bytes
+    }
+}
+
+/// Where the chunks of one slice lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Shapes {
+    pub(crate) input: Shape,
+    pub(crate) output: Shape,
+    blocks: bool,
+    message_is_input: bool,
+}
+
+impl Shapes {
+    /// The shape that says how long the message's chunks are, for scratch.
+    #[inline]
+    fn message(&self) -> &Shape {
+        if self.blocks && self.message_is_input { &self.input } else { &self.output }
+    }
+}
+
+fn takes_blocks_one_by_one(program: &Program) -> bool {
+    let single = |span: &Span| span.buffer == Buffer::Scratch || span.count <= 1;
+    program.rounds().flatten().all(|step| match step {
+        Step::Send { source, .. } => single(source) && source.count <= 1,
+        Step::Recv { target, .. } => single(target) && target.count <= 1,
+        Step::RecvReduce { source, target, .. } | Step::Copy { source, target } | Step::Reduce { source, target, .. } => {
+            single(source) && single(target)
+        }
+    })
+}
+
+/// A plan that calls share.
+pub(crate) type SharedPlan = Arc<Plan>;

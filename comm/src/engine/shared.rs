@@ -1,0 +1,198 @@
+//! An engine as its threads share it: the core behind a mutex, requests beside it, and the progress thread.
+
+use std::sync::{Arc, Condvar, Mutex, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use paceline_transport::Waker;
+
+use super::core::{Active, Core};
+use super::handover::{Signal, Submissions};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What other threads want of the driver.
+pub(crate) struct Attention {
+    submissions: Submissions<Active>,
+    stop: Mutex<Option<Stop>>,
+}
+
+/// Why a driver should stop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// Somebody asked for it, for this reason; the peers are told.
+    Abort(String),
+    /// The communicator is being dropped; the peers see that this rank leaves.
+    Drop,
+}
+
+impl Attention {
+    #[inline(always)]
+    pub(crate) fn is_raised(&self) -> bool {
+        self.submissions.is_raised()
+    }
+
+    /// Takes what there is: calls to run, and whether to stop.
+    pub(crate) fn take(&self) -> (Vec<Active>, Option<Stop>) {
+        (self.submissions.take(), self.stop.lock().expect("no panic while held").clone())
+    }
+
+    fn stop(&self, stop: Stop) {
+        self.stop.lock().expect("no panic while held").get_or_insert(stop);
+        self.submissions.raise();
+    }
+}
+
+/// How a submitted call ended, for whoever waits.
+pub(crate) struct Completion {
+    result: Mutex<Option<Result<()>>>,
+    changed: Condvar,
+}
+
+impl Completion {
+    pub(crate) fn new() -> Arc<Completion> {
+        Arc::new(Completion { result: Mutex::new(None), changed: Condvar::new() })
+    }
+
+    pub(crate) fn end(&self, result: Result<()>) {
+        *self.result.lock().expect("no panic while held") = Some(result);
+        self.changed.notify_all();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn peek(&self) -> Option<Result<()>> {
+        self.result.lock().expect("no panic while held").clone()
+    }
+
+    /// Waits for the end, at most until `deadline`.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<()>> {
+        let mut result = self.result.lock().expect("no panic while held");
+        loop {
+            if let Some(result) = &*result {
+                return Some(result.clone());
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            result = match left {
+                Some(left) => self.changed.wait_timeout(result, left).expect("no panic while held").0,
+                None => self.changed.wait(result).expect("no panic while held"),
+            };
+        }
+    }
+}
+
+/// One rank's engine.
+pub(crate) struct Engine {
+    inner: Arc<Inner>,
+    progress: Mutex<Option<JoinHandle<()>>>,
+    process: u32,
+}
+
+struct Inner {
+    core: Mutex<Core>,
+    attention: Attention,
+    signal: Signal,
+    waker: Waker,
+}
+
+impl Engine {
+    pub(crate) fn new(core: Core) -> Engine {
+        let waker = core.endpoint.waker();
+        let attention = Attention { submissions: Submissions::new(), stop: Mutex::new(None) };
+        let inner = Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker };
+        Engine { inner: Arc::new(inner), progress: Mutex::new(None), process: std::process::id() }
+    }
+
+    /// Runs calls to their end: in this thread if the engine is free, otherwise by whoever drives it.
+    pub(crate) fn run(&self, mut calls: impl AsMut<[Active]> + IntoIterator<Item = Active>) -> Result<()> {
+        match self.inner.core.try_lock() {
+            Ok(mut core) => core.drive(&self.inner.attention, calls.as_mut()),
+            Err(TryLockError::WouldBlock) => {
+                let completions: Result<Vec<_>> = calls.into_iter().map(|active| self.submit(active)).collect();
+                let ends = completions?.into_iter().map(|end| end.wait(None).expect("waits without a deadline"));
+                ends.fold(Ok(()), Result::and)
+            }
+            Err(TryLockError::Poisoned(_)) => Err(poisoned()),
+        }
+    }
+
+    /// Hands a call to the engine and returns at once.
+    pub(crate) fn submit(&self, mut active: Active) -> Result<Arc<Completion>> {
+        self.start_progress()?;
+        let completion = Completion::new();
+        active.completion = Some(completion.clone());
+        self.inner.attention.submissions.push(active);
+        self.inner.waker.wake();
+        self.inner.signal.notify();
+        Ok(completion)
+    }
+
+    /// Ends every call under way, and all later ones, with an error.
+    pub(crate) fn abort(&self, reason: &str) {
+        self.inner.attention.stop(Stop::Abort(reason.into()));
+        self.inner.waker.wake();
+        if let Ok(mut core) = self.inner.core.try_lock() {
+            // The error is what the abort asks for; whoever calls next gets it.
+            let _ = core.attend(&self.inner.attention);
+        }
+        self.inner.signal.notify();
+    }
+
+    /// Works on the core while nothing else does; `None` while something is under way in another thread.
+    pub(crate) fn with_core<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Option<R> {
+        self.inner.core.try_lock().ok().map(|mut core| work(&mut core))
+    }
+
+    fn start_progress(&self) -> Result<()> {
+        let mut progress = self.progress.lock().expect("no panic while held");
+        if progress.is_some() {
+            return Ok(());
+        }
+        let inner = self.inner.clone();
+        let thread = std::thread::Builder::new().name("paceline-progress".into()).spawn(move || inner.progress());
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::System, format!("starting the progress thread failed: {error}"))
+                .hint("raise the limit on threads (ulimit -u), or use blocking calls")
+        })?;
+        *progress = Some(thread);
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn progress(&self) {
+        let mut open = true;
+        while open {
+            // Once more after the end, so that no call that came late waits for ever.
+            open = self.signal.wait();
+            let Ok(mut core) = self.core.lock() else { return };
+            let result = core.attend(&self.attention).and_then(|()| core.drive(&self.attention, &mut []));
+            if let Err(error) = result {
+                core.end_all(&error);
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A forked child has no progress thread, and its parent's calls are not its own.
+        if self.process != std::process::id() {
+            std::mem::forget(self.progress.get_mut().ok().and_then(Option::take));
+            return;
+        }
+        if let Some(thread) = self.progress.get_mut().ok().and_then(Option::take) {
+            self.inner.attention.stop(Stop::Drop);
+            self.inner.waker.wake();
+            self.inner.signal.close();
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("the progress thread had panicked");
+            }
+        }
+    }
+}
+
+fn poisoned() -> Error {
+    Error::new(ErrorKind::Internal, "an earlier call panicked inside the engine").hint("please report the panic's text")
+}

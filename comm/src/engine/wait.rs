@@ -1,0 +1,81 @@
+//! How a rank waits: looks again at once, then lets others run, then sleeps.
+
+/// What to do when a look at everything found nothing to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// Look again at once.
+    Spin,
+    /// Let another thread run, then look again.
+    Yield,
+    /// As [`Pause::Yield`], the first time: a good moment for what costs a little.
+    FirstYield,
+    /// Sleep until something happens.
+    Sleep,
+}
+
+/// How long to look before giving way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WaitPolicy {
+    /// Looks before the first yield.
+    pub(crate) spins: u32,
+    /// Yields before the first sleep.
+    pub(crate) yields: u32,
+}
+
+impl WaitPolicy {
+    /// For `ranks` on a host where this process may use `cores`; `sockets` when a look costs a system call.
+    pub(crate) fn for_host(ranks: usize, cores: usize, sockets: bool) -> WaitPolicy {
+        match (ranks > cores, sockets) {
+            (true, _) => WaitPolicy { spins: 20, yields: 200 },
+            (false, false) => WaitPolicy { spins: 2_000, yields: 200 },
+            (false, true) => WaitPolicy { spins: 100, yields: 20 },
+        }
+    }
+}
+
+/// Counts the looks since something last moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    policy: WaitPolicy,
+    looks: u32,
+}
+
+impl Waiter {
+    pub(crate) fn new(policy: WaitPolicy) -> Waiter {
+        Waiter { policy, looks: 0 }
+    }
+
+    /// Something moved.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.looks = 0;
+    }
+
+    /// Nothing moved.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Pause {
+        let WaitPolicy { spins, yields } = self.policy;
+        self.looks = self.looks.saturating_add(1);
+        match self.looks {
+            looks if looks <= spins => Pause::Spin,
+            looks if looks == spins + 1 => Pause::FirstYield,
+            looks if looks <= spins + yields => Pause::Yield,
+            _ => Pause::Sleep,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_way_step_by_step() {
+        let mut waiter = Waiter::new(WaitPolicy { spins: 2, yields: 2 });
+        let pauses: Vec<_> = (0..6).map(|_| waiter.next()).collect();
+        use Pause::{FirstYield, Sleep, Spin, Yield};
+        assert_eq!(pauses, [Spin, Spin, FirstYield, Yield, Sleep, Sleep]);
+        waiter.reset();
+        assert_eq!(waiter.next(), Spin);
+    }
+}

@@ -1,0 +1,228 @@
+//! One rank's end of all its links: sending, receiving, sleeping, and news of its peers.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::epoll;
+
+use crate::control::ControlEvent;
+use crate::doorbell::{Doorbell, Waker};
+use crate::link::{Channel, Head, Link, LinkError, LinkKind, Stamp};
+use crate::ring::fence_before_waking;
+use crate::segment::SharedSegment;
+
+/// What a rank knows of another: where it runs.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Peer {
+    /// The host's name.
+    pub host: String,
+    /// The process.
+    pub pid: u32,
+    /// Which ranks share a host have the same number: the lowest rank there.
+    pub house: usize,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "host {}, pid {}", self.host, self.pid)
+    }
+}
+
+/// This rank's links to all others of one group.
+pub struct Endpoint {
+    me: usize,
+    links: Vec<Option<Link>>,
+    peers: Arc<[Peer]>,
+    /// This rank's segment, in which its neighbours see whether it sleeps.
+    segment: Option<SharedSegment>,
+    waker: Waker,
+    poller: Option<Poller>,
+    /// The process that made the endpoint: a forked child must not speak for it.
+    process: u32,
+    /// Where the next look for control events starts.
+    next_event: usize,
+}
+
+struct Poller {
+    epoll: std::os::fd::OwnedFd,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        me: usize,
+        links: Vec<Option<Link>>,
+        peers: Arc<[Peer]>,
+        segment: Option<SharedSegment>,
+        doorbell: Doorbell,
+    ) -> Endpoint {
+        assert!(me < links.len() && links.len() == peers.len());
+        let waker = Waker { doorbell, sleeping: Arc::new(AtomicBool::new(false)) };
+        Endpoint { me, links, peers, segment, waker, poller: None, process: std::process::id(), next_event: 0 }
+    }
+
+    /// This rank's number.
+    #[must_use]
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Where each rank runs.
+    #[must_use]
+    pub fn peers(&self) -> &Arc<[Peer]> {
+        &self.peers
+    }
+
+    /// The kind of link to a peer; `None` for this rank itself.
+    #[must_use]
+    pub fn link_kind(&self, peer: usize) -> Option<LinkKind> {
+        self.links[peer].as_ref().map(Link::kind)
+    }
+
+    #[inline(always)]
+    fn link(&mut self, peer: usize) -> &mut Link {
+        self.links[peer].as_mut().expect("a rank has no link to itself")
+    }
+
+    /// Sends bytes from the front of `message` (see [`crate::link`], promise 2); `None` while there is no room.
+    ///
+    /// # Panics
+    /// If `peer` is this rank, here and in the calls below.
+    #[inline]
+    pub fn send(
+        &mut self,
+        peer: usize,
+        channel: Channel,
+        stamp: Stamp,
+        message: &[u8],
+    ) -> Result<Option<usize>, LinkError> {
+        self.link(peer).send(channel, stamp, message)
+    }
+
+    /// What has arrived from a peer on a channel, if that is what comes next.
+    #[inline]
+    pub fn head(&mut self, peer: usize, channel: Channel) -> Result<Option<Head<'_>>, LinkError> {
+        self.link(peer).head(channel)
+    }
+
+    /// Marks bytes of the head as read; with 0, releases an empty frame.
+    #[inline]
+    pub fn advance(&mut self, peer: usize, channel: Channel, bytes: usize) {
+        self.link(peer).advance(channel, bytes);
+    }
+
+    /// Moves arrived bytes of the head to `target` and says how many.
+    #[inline]
+    pub fn recv_into(&mut self, peer: usize, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
+        self.link(peer).recv_into(channel, target)
+    }
+
+    /// Moves a frame that `waiting` is stuck behind out of the way, and says which. To be called when nothing else moves.
+    pub fn set_aside(&mut self, peer: usize, waiting: Channel) -> Result<Option<(Channel, Stamp)>, LinkError> {
+        self.link(peer).set_aside(waiting)
+    }
+
+    /// Wakes the peers that sleep and have something to see since the last call. To be called after every pass.
+    #[inline]
+    pub fn ring_peers(&mut self) {
+        let mut fenced = false;
+        for link in self.links.iter_mut().flatten() {
+            if link.take_touched() {
+                if !fenced {
+                    fence_before_waking();
+                    fenced = true;
+                }
+                link.ring_if_asleep();
+            }
+        }
+    }
+
+    /// The next piece of news from any peer.
+    pub fn control_event(&mut self) -> Option<(usize, ControlEvent)> {
+        let size = self.size();
+        for step in 0..size {
+            let peer = (self.next_event + step) % size;
+            if let Some(event) = self.links[peer].as_mut().and_then(Link::control_event) {
+                self.next_event = peer;
+                return Some((peer, event));
+            }
+        }
+        None
+    }
+
+    /// Sends a peer a notice.
+    pub fn notify(&mut self, peer: usize, notice: &[u8]) {
+        self.link(peer).notify(notice);
+    }
+
+    /// What wakes this endpoint's owner from another thread.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Announces sleep. After it the caller looks at everything once more, and only if nothing moves calls
+    /// [`Endpoint::sleep`]; in either case [`Endpoint::awake`] follows.
+    pub fn about_to_sleep(&mut self) {
+        if let Some(segment) = &self.segment {
+            segment.set_sleeping(true);
+        }
+        self.waker.sleeping.store(true, Ordering::Relaxed);
+        fence_before_waking();
+    }
+
+    /// Sleeps until something may have changed, at most `longest`.
+    pub fn sleep(&mut self, longest: Duration) -> std::io::Result<()> {
+        if self.poller.is_none() {
+            self.poller = Some(self.make_poller()?);
+        }
+        let poller = self.poller.as_ref().expect("made above");
+        let timeout = rustix::event::Timespec {
+            tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(longest.subsec_nanos()),
+        };
+        let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); 16];
+        match epoll::wait(&poller.epoll, &mut events, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.waker.doorbell.quiet();
+        Ok(())
+    }
+
+    /// Ends what [`Endpoint::about_to_sleep`] began.
+    pub fn awake(&mut self) {
+        if let Some(segment) = &self.segment {
+            segment.set_sleeping(false);
+        }
+        self.waker.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Edge-triggered, so that a link whose news waits for another link's doesn't keep the sleeper awake.
+    fn make_poller(&self) -> std::io::Result<Poller> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let both = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&epoll, self.waker.doorbell.file(), epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        for link in self.links.iter().flatten() {
+            for file in link.files() {
+                epoll::add(&epoll, file.as_fd(), epoll::EventData::new_u64(1), both)?;
+            }
+        }
+        Ok(Poller { epoll })
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.links.iter_mut().flatten().for_each(Link::leave);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The closed set of links: one `match` per call, and what all kinds have in common.
+
+use std::os::fd::BorrowedFd;
+
+use super::aside::Aside;
+use super::{Channel, Head, LinkError, LinkKind, Stamp};
+use crate::control::{Control, ControlEvent};
+use crate::ring::RingLink;
+
+/// One kind of link, by its own room.
+pub(crate) enum Kind {
+    /// Threads of one process.
+    Inproc(RingLink),
+    /// Processes of one host.
+    Shm(RingLink),
+}
+
+/// A link to one peer.
+pub(crate) struct Link {
+    kind: Kind,
+    control: Control,
+    aside: Aside,
+}
+
+impl Link {
+    pub(crate) fn new(kind: Kind, control: Control) -> Link {
+        Link { kind, control, aside: Aside::default() }
+    }
+
+    pub(crate) fn kind(&self) -> LinkKind {
+        match self.kind {
+            Kind::Inproc(_) => LinkKind::Inproc,
+            Kind::Shm(_) => LinkKind::Shm,
+        }
+    }
+
+    /// Accepts bytes from the front of `message`; `None` while there is no room.
+    #[inline]
+    pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
+        match &mut self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => Ok(ring.send(channel, stamp, message)),
+        }
+    }
+
+    /// The oldest frame of any channel that has not been set aside.
+    #[inline]
+    fn raw_head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
+        match &mut self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => ring.head(),
+        }
+    }
+
+    #[inline]
+    fn raw_advance(&mut self, bytes: usize) {
+        match &mut self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => ring.advance(bytes),
+        }
+    }
+
+    /// What has arrived on `channel`, if that is what comes next on it.
+    #[inline]
+    pub(crate) fn head(&mut self, channel: Channel) -> Result<Option<Head<'_>>, LinkError> {
+        // The look at `aside` is repeated because its borrow may not end up in one return and be dropped in the other.
+        if !self.aside.is_empty() && self.aside.head(channel).is_some() {
+            return Ok(self.aside.head(channel));
+        }
+        Ok(self.raw_head()?.filter(|head| head.channel == channel))
+    }
+
+    /// Marks bytes of `channel`'s head as read; with 0, releases an empty frame.
+    #[inline]
+    pub(crate) fn advance(&mut self, channel: Channel, bytes: usize) {
+        if !self.aside.is_empty() && self.aside.head(channel).is_some() {
+            return self.aside.advance(channel, bytes);
+        }
+        self.raw_advance(bytes);
+    }
+
+    /// Moves arrived bytes of `channel`'s head to `target`; how many. The head has been looked at just before.
+    #[inline]
+    pub(crate) fn recv_into(&mut self, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
+        let bytes = match self.head(channel)? {
+            Some(head) => {
+                let bytes = head.bytes.len().min(target.len());
+                target[..bytes].copy_from_slice(&head.bytes[..bytes]);
+                bytes
+            }
+            None => return Ok(0),
+        };
+        if bytes > 0 {
+            self.advance(channel, bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Copies the head frame out of the way if it belongs to another channel than `waiting`; what it was.
+    pub(crate) fn set_aside(&mut self, waiting: Channel) -> Result<Option<(Channel, Stamp)>, LinkError> {
+        if self.aside.head(waiting).is_some() {
+            return Ok(None);
+        }
+        let mut aside = std::mem::take(&mut self.aside);
+        let moved = match self.raw_head() {
+            Ok(Some(head)) if head.channel != waiting && (head.left == 0 || !head.bytes.is_empty()) => {
+                aside.keep(&head);
+                Ok(Some((head.channel, head.stamp, head.bytes.len())))
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.aside = aside;
+        Ok(moved?.map(|(channel, stamp, bytes)| {
+            self.raw_advance(bytes);
+            (channel, stamp)
+        }))
+    }
+
+    /// Whether the peer may have to be woken; then a full fence and `ring_if_asleep` follow.
+    #[inline]
+    pub(crate) fn take_touched(&mut self) -> bool {
+        match &mut self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => ring.take_touched(),
+        }
+    }
+
+    pub(crate) fn ring_if_asleep(&self) {
+        match &self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => ring.ring_if_asleep(),
+        }
+    }
+
+    /// Files whose readiness means that it is worth looking at the link again.
+    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
+        self.control.file().into_iter().collect()
+    }
+
+    pub(crate) fn notify(&mut self, notice: &[u8]) {
+        self.control.notify(notice);
+    }
+
+    pub(crate) fn control_event(&mut self) -> Option<ControlEvent> {
+        self.control.event()
+    }
+
+    /// Tells the peer that this rank leaves in order.
+    pub(crate) fn leave(&mut self) {
+        self.control.leave();
+    }
+}

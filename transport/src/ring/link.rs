@@ -1,0 +1,72 @@
+//! A link over two rings, one each way: what the inproc and the shm link have in common.
+
+use std::sync::atomic::{Ordering, fence};
+
+use super::{RingReceiver, RingSender};
+use crate::doorbell::Doorbell;
+use crate::link::{Channel, Head, LinkError, Stamp};
+use crate::segment::SharedSegment;
+
+/// Two rings between this rank and a neighbour, and the neighbour's doorbell.
+pub(crate) struct RingLink {
+    leaving: RingSender,
+    arriving: RingReceiver,
+    theirs: SharedSegment,
+    bell: Doorbell,
+    /// Something was published or consumed since the last look at the peer's sleeping flag.
+    touched: bool,
+    _mine: SharedSegment,
+}
+
+impl RingLink {
+    /// Joins the owner of `mine`, who has place `my_place` among the neighbours, and the owner of `theirs`.
+    ///
+    /// Each pair of places may be joined once only.
+    pub(crate) fn new(
+        (mine, my_place): (SharedSegment, usize),
+        (theirs, their_place): (SharedSegment, usize),
+        bell: Doorbell,
+    ) -> RingLink {
+        let (outgoing, incoming) = (mine.ring_to(their_place, &theirs, my_place), theirs.ring_to(my_place, &mine, their_place));
+        // SAFETY: the segments are held by the link, zeroed when made, and this pair of places is joined once only.
+        let (leaving, arriving) = unsafe { (RingSender::new(outgoing), RingReceiver::new(incoming)) };
+        RingLink { leaving, arriving, theirs, bell, touched: false, _mine: mine }
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
+        let sent = self.leaving.send(channel, stamp, message);
+        self.touched |= sent.is_some();
+        sent
+    }
+
+    #[inline]
+    pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
+        self.arriving.head()
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.touched |= self.arriving.advance(bytes);
+    }
+
+    /// Whether the peer may have to be woken: then `ring_if_asleep` follows a full fence.
+    #[inline]
+    pub(crate) fn take_touched(&mut self) -> bool {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Wakes the peer if it sleeps. The caller has made a full fence since the last publishing or consuming.
+    #[inline]
+    pub(crate) fn ring_if_asleep(&self) {
+        if self.theirs.is_sleeping() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// The fence of `ring/README.md`, "sleep and wake".
+#[inline]
+pub(crate) fn fence_before_waking() {
+    fence(Ordering::SeqCst);
+}

@@ -1,0 +1,63 @@
+//! A single-producer, single-consumer ring of frames over memory that two ranks see. `README.md` has the reasoning.
+
+#[cfg(all(test, loom))]
+mod model;
+mod link;
+mod receiver;
+mod sender;
+
+pub(crate) use link::{RingLink, fence_before_waking};
+pub(crate) use receiver::RingReceiver;
+pub(crate) use sender::RingSender;
+
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::AtomicU64;
+
+/// Payload bytes that fit beside the control words, in the same cache line.
+pub(crate) const INLINE_BYTES: usize = 24;
+
+/// A slot's control line, written by the sender alone.
+#[repr(C, align(64))]
+pub(crate) struct SlotLine {
+    /// Frame number plus one, stored last.
+    pub(crate) published: AtomicU64,
+    pub(crate) frame: UnsafeCell<FrameLine>,
+}
+
+/// What a slot holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct FrameLine {
+    pub(crate) channel: u64,
+    pub(crate) stamp: [u64; 2],
+    pub(crate) bytes: u64,
+    pub(crate) inline: [u8; INLINE_BYTES],
+}
+
+/// How many frames the receiver has done with, written by the receiver alone.
+#[repr(C, align(64))]
+pub(crate) struct CreditLine {
+    pub(crate) consumed: AtomicU64,
+}
+
+/// Where a ring lies. The pointers stay valid as long as whoever made the value keeps the memory mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct RingMemory {
+    /// `slots` control lines, in the sender's memory.
+    pub(crate) lines: *const SlotLine,
+    /// `slots` payloads of `slot_bytes` each, in the sender's memory.
+    pub(crate) payload: *mut u8,
+    /// The credit line, in the receiver's memory.
+    pub(crate) credit: *const CreditLine,
+    /// How many slots; a power of two.
+    pub(crate) slots: u64,
+    /// The longest frame.
+    pub(crate) slot_bytes: usize,
+}
+
+impl RingMemory {
+    #[inline(always)]
+    fn place(&self, frame: u64) -> usize {
+        (frame & (self.slots - 1)) as usize
+    }
+}

@@ -1,0 +1,79 @@
+//! The receiving end of a ring.
+
+use super::{FrameLine, INLINE_BYTES, RingMemory};
+use crate::link::{Channel, Head, LinkError, Stamp};
+use crate::sync::atomic::Ordering;
+
+/// Reads frames where the sender wrote them; writes how far it has come.
+pub(crate) struct RingReceiver {
+    memory: RingMemory,
+    next: u64,
+    /// Bytes of the head frame already read.
+    read: usize,
+}
+
+// SAFETY: the pointers are to memory kept mapped by the owner, and only this value writes the receiver's credit line.
+unsafe impl Send for RingReceiver {}
+
+impl RingReceiver {
+    /// A receiver over an untouched (zeroed) ring.
+    ///
+    /// # Safety
+    /// The memory is valid and zeroed, stays mapped while the receiver lives, and no other receiver uses it.
+    pub(crate) unsafe fn new(memory: RingMemory) -> RingReceiver {
+        assert!(memory.slots.is_power_of_two());
+        RingReceiver { memory, next: 0, read: 0 }
+    }
+
+    /// The oldest frame not wholly read, if one is here. Its bytes have all arrived.
+    #[inline]
+    pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
+        let place = self.memory.place(self.next);
+        // SAFETY: `place` is below `slots`, so the line lies in the ring (`new`).
+        let line = unsafe { &*self.memory.lines.add(place) };
+        // README, "publish before read".
+        if line.published.load(Ordering::Acquire) != self.next + 1 {
+            return Ok(None);
+        }
+        // SAFETY: the slot is filled and stays so until `advance` gives it back: nobody writes it meanwhile.
+        let (frame, inline) =
+            unsafe { line.frame.with(|frame: *const FrameLine| (*frame, (&raw const (*frame).inline).cast::<u8>())) };
+        let bytes = usize::try_from(frame.bytes).unwrap_or(usize::MAX);
+        if bytes > self.memory.slot_bytes || bytes < self.read {
+            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes in a slot of {}", self.memory.slot_bytes)));
+        }
+        let start =
+            // SAFETY: as above: `place` is below `slots`, and each payload is `slot_bytes` long.
+            if bytes <= INLINE_BYTES { inline } else { unsafe { self.memory.payload.add(place * self.memory.slot_bytes) } };
+        // SAFETY: `bytes` is within the slot and `read` is at most `bytes`; the slot isn't written while it is filled, and
+        // the borrow of `self` ends before `advance`.
+        let unread = unsafe { std::slice::from_raw_parts(start.add(self.read), bytes - self.read) };
+        Ok(Some(Head {
+            channel: Channel(frame.channel),
+            stamp: Stamp(frame.stamp),
+            left: bytes - self.read,
+            bytes: unread,
+        }))
+    }
+
+    /// Marks `bytes` of the head frame as read; a frame that is wholly read gives its slot back. Whether it did.
+    ///
+    /// # Panics
+    /// If there is no head frame, or it has fewer unread bytes.
+    #[inline]
+    pub(crate) fn advance(&mut self, bytes: usize) -> bool {
+        let left = self.head().ok().flatten().expect("advance follows a head").left;
+        assert!(bytes <= left, "advanced {bytes} bytes over a frame with {left} unread");
+        if bytes < left {
+            self.read += bytes;
+            return false;
+        }
+        self.read = 0;
+        self.next += 1;
+        // SAFETY: the credit line is valid (`new`), and only this receiver stores to it.
+        let credit = unsafe { &*self.memory.credit };
+        // README, "consume before reuse".
+        credit.consumed.store(self.next, Ordering::Release);
+        true
+    }
+}

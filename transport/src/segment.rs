@@ -1,0 +1,219 @@
+//! A rank's segment: the memory it writes and its neighbours on the host read.
+//!
+//! A segment holds a header, one credit line and one ring for each neighbour. Only its owner writes it; neighbours map it
+//! read-only. It is a memfd, so nothing is named in a file system, the size of /dev/shm doesn't matter, and nothing is
+//! left behind however the process ends.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::ring::{CreditLine, RingMemory, SlotLine};
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// How a segment is cut: the same numbers at its owner and at every neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Geometry {
+    /// How many ranks share the host, the owner included.
+    pub(crate) neighbours: u32,
+    /// Slots of a ring; a power of two.
+    pub(crate) slots: u32,
+    /// Payload bytes of a slot; a multiple of 64.
+    pub(crate) slot_bytes: u32,
+}
+
+/// Bytes that all segments of one host together may take, as far as `neighbours` is small enough.
+const HOST_BYTES: usize = 48 << 20;
+const HEADER_BYTES: usize = 4096;
+const SLOT_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=128 << 10;
+
+impl Geometry {
+    /// The cut for that many ranks on one host: eight slots of 4 KiB to 128 KiB, and in all at most 48 MiB for up to 39
+    /// ranks. Pages are taken when they are first used.
+    pub(crate) fn for_neighbours(neighbours: usize) -> Geometry {
+        let pairs = (neighbours * neighbours.saturating_sub(1)).max(1);
+        let slots = 8;
+        let fair = HOST_BYTES / pairs / slots;
+        let slot_bytes = (1usize << fair.max(1).ilog2()).clamp(*SLOT_BYTES.start(), *SLOT_BYTES.end());
+        Geometry { neighbours: neighbours as u32, slots: slots as u32, slot_bytes: slot_bytes as u32 }
+    }
+
+    fn ring_bytes(&self) -> usize {
+        let lines = self.slots as usize * size_of::<SlotLine>();
+        (lines + self.slots as usize * self.slot_bytes as usize).next_multiple_of(4096)
+    }
+
+    fn credits_bytes(&self) -> usize {
+        (self.neighbours as usize * size_of::<CreditLine>()).next_multiple_of(4096)
+    }
+
+    fn total_bytes(&self) -> usize {
+        HEADER_BYTES + self.credits_bytes() + self.neighbours as usize * self.ring_bytes()
+    }
+
+    /// Whether a neighbour's claim is one that this code could have made.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.slots.is_power_of_two()
+            && self.slots <= 1 << 10
+            && (64..=1 << 24).contains(&self.slot_bytes)
+            && self.slot_bytes.is_multiple_of(64)
+            && (1..=1 << 12).contains(&self.neighbours)
+    }
+}
+
+/// The start of a segment.
+#[repr(C, align(64))]
+struct Header {
+    nonce: [u8; 16],
+    _pad: [u8; 48],
+    sleeping: SleepLine,
+}
+
+/// Whether the owner sleeps; a line of its own, since neighbours look at it often.
+#[repr(C, align(64))]
+struct SleepLine {
+    sleeping: AtomicU32,
+}
+
+/// A mapped segment, the owner's own or a neighbour's.
+pub(crate) struct Segment {
+    start: *mut u8,
+    bytes: usize,
+    geometry: Geometry,
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: the memory is shared by design: every access goes through atomics or through a ring, whose README says who may
+// write what when.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// A new, zeroed segment with `nonce` in its header.
+    pub(crate) fn create(geometry: Geometry, nonce: [u8; 16]) -> std::io::Result<Segment> {
+        let bytes = geometry.total_bytes();
+        let file = rustix::fs::memfd_create("paceline", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, bytes as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+        let segment = Segment::map(file, geometry, ProtFlags::READ | ProtFlags::WRITE)?;
+        // SAFETY: the segment is at least a header long, freshly made, and not yet shared.
+        unsafe { segment.start.cast::<[u8; 16]>().write(nonce) };
+        Ok(segment)
+    }
+
+    /// A neighbour's segment, mapped read-only.
+    ///
+    /// An error if the file is shorter than `geometry` says, could still be cut short, or doesn't hold `nonce`: then
+    /// this is not the memory that the neighbour meant.
+    pub(crate) fn attach(file: OwnedFd, geometry: Geometry, nonce: [u8; 16]) -> std::io::Result<Segment> {
+        let unsound = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+        if !geometry.is_sound() {
+            return Err(unsound(format!("a segment can't have the shape {geometry:?}")));
+        }
+        let found = rustix::fs::fstat(&file)?.st_size as u64;
+        if found < geometry.total_bytes() as u64 {
+            return Err(unsound(format!("a segment of {found} bytes, not {}", geometry.total_bytes())));
+        }
+        if !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+            return Err(unsound("a segment that its owner could still cut short".into()));
+        }
+        let segment = Segment::map(file, geometry, ProtFlags::READ)?;
+        // SAFETY: the mapping is at least a header long, and the owner doesn't write the nonce again.
+        if unsafe { segment.start.cast::<[u8; 16]>().read() } != nonce {
+            return Err(unsound("the shared memory doesn't hold the neighbour's nonce".into()));
+        }
+        Ok(segment)
+    }
+
+    fn map(file: OwnedFd, geometry: Geometry, protection: ProtFlags) -> std::io::Result<Segment> {
+        let bytes = geometry.total_bytes();
+        // SAFETY: a new mapping at an address of the kernel's choice; the file is long enough and sealed against
+        // shrinking, so no access within `bytes` can fault.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?.cast();
+        Ok(Segment { start, bytes, geometry, file: Some(file) })
+    }
+
+    /// The segment's file, to hand to a neighbour.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_ref().expect("kept while the segment lives").as_fd()
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn sleep_line(&self) -> &AtomicU32 {
+        // SAFETY: the header lies at the start of every segment.
+        unsafe { &(*self.start.cast::<Header>()).sleeping.sleeping }
+    }
+
+    /// Says whether this segment's owner is about to sleep. For the owner only.
+    pub(crate) fn set_sleeping(&self, sleeping: bool) {
+        self.sleep_line().store(u32::from(sleeping), Ordering::Relaxed);
+    }
+
+    /// Whether the owner sleeps or is about to. Meaningful after a full fence (`ring/README.md`, "sleep and wake").
+    pub(crate) fn is_sleeping(&self) -> bool {
+        self.sleep_line().load(Ordering::Relaxed) != 0
+    }
+
+    /// The ring from this segment's owner to the neighbour at `place`, whose own segment is `neighbour`, in which the
+    /// owner has place `owner_place`.
+    pub(crate) fn ring_to(&self, place: usize, neighbour: &Segment, owner_place: usize) -> RingMemory {
+        assert!(place < self.geometry.neighbours as usize && owner_place < neighbour.geometry.neighbours as usize);
+        let g = &self.geometry;
+        // SAFETY: `place` and `owner_place` are within the segments, whose lengths follow from their geometries.
+        unsafe {
+            let ring = self.start.add(HEADER_BYTES + g.credits_bytes() + place * g.ring_bytes());
+            let credit = neighbour.start.add(HEADER_BYTES + owner_place * size_of::<CreditLine>());
+            RingMemory {
+                lines: ring.cast(),
+                payload: ring.add(g.slots as usize * size_of::<SlotLine>()),
+                credit: credit.cast(),
+                slots: u64::from(g.slots),
+                slot_bytes: g.slot_bytes as usize,
+            }
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and whatever points into it holds the segment alive by an `Arc`.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
+        if let Err(error) = unmapped {
+            tracing::warn!("unmapping a shared segment: {error}");
+        }
+    }
+}
+
+/// A segment that rings point into.
+pub(crate) type SharedSegment = Arc<Segment>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_ranks_take_less_than_64_mib() {
+        for neighbours in 1..=39 {
+            let total = Geometry::for_neighbours(neighbours).total_bytes() * neighbours;
+            assert!(total < 64 << 20, "{neighbours} ranks take {total} bytes");
+        }
+    }
+
+    #[test]
+    fn a_segment_is_known_by_its_nonce_and_length() {
+        let geometry = Geometry::for_neighbours(2);
+        let segment = Segment::create(geometry, [7; 16]).unwrap();
+        let file = || segment.file().try_clone_to_owned().unwrap();
+        assert!(Segment::attach(file(), geometry, [7; 16]).is_ok());
+        assert!(Segment::attach(file(), geometry, [8; 16]).is_err(), "another nonce");
+        assert!(Segment::attach(file(), Geometry { slots: 512, ..geometry }, [7; 16]).is_err(), "too short");
+        assert!(Segment::attach(file(), Geometry { slots: 3, ..geometry }, [7; 16]).is_err(), "unsound");
+    }
+}

@@ -6,8 +6,14 @@
 //! 2. the steps of a round touch disjoint chunks (two reads may overlap);
 //! 3. a round ends when its own steps have ended, on this rank only: rounds are not barriers.
 
+#![forbid(unsafe_code)]
+
 mod program;
+mod span;
 mod step;
+mod view;
 
 pub use program::Program;
-pub use step::{Buffer, Rank, Span, Step};
+pub use span::{Buffer, Span, input, output, scratch};
+pub use step::{Rank, Step};
+pub use view::View;

@@ -13,18 +13,36 @@ pub struct Program {
     pub root: Rank,
     /// How many chunks the message is cut into.
     pub chunks: u32,
-    /// How many slots of scratch the steps use.
+    /// How many slots of scratch the steps use. Kept up by [`Program::round`].
     pub scratch: u32,
-    steps: Vec<Step>,
+    /// How many neighbouring ranks are near each other, for the rows that work in levels; it divides the size.
+    pub group: u32,
+    pub(super) steps: Vec<Step>,
     round_ends: Vec<u32>,
 }
 
 impl Program {
-    /// An empty program.
+    /// An empty program. The group is the largest divisor of the size that is not above its square root.
+    ///
+    /// # Panics
+    ///
+    /// When `me` or `root` is not below `size`.
     #[must_use]
     pub fn new(me: Rank, size: u32, root: Rank, chunks: u32) -> Program {
         assert!(me < size && root < size, "rank {me} and root {root} must be below the size, {size}");
-        Program { me, size, root, chunks, scratch: 0, steps: Vec::new(), round_ends: Vec::new() }
+        let group = (1..=size.isqrt()).rev().find(|g| size.is_multiple_of(*g)).unwrap_or(1);
+        Program { me, size, root, chunks, scratch: 0, group, steps: Vec::new(), round_ends: Vec::new() }
+    }
+
+    /// The same program with groups of `group` neighbouring ranks, before anything is written.
+    ///
+    /// # Panics
+    ///
+    /// When `group` does not divide the size.
+    #[must_use]
+    pub fn with_group(self, group: u32) -> Program {
+        assert!(group > 0 && self.size.is_multiple_of(group), "a group of {group} must divide the size, {}", self.size);
+        Program { group, ..self }
     }
 
     /// Appends a round. A round without steps is not kept.
@@ -33,6 +51,18 @@ impl Program {
         self.steps.extend(steps);
         if self.steps.len() > before {
             self.round_ends.push(u32::try_from(self.steps.len()).expect("fewer than 2^32 steps"));
+            self.scratch = self.steps[before..].iter().map(|step| step.scratch_end()).fold(self.scratch, u32::max);
+        }
+    }
+
+    /// Appends rounds from steps that carry a time: steps of equal time share a round, in the order given.
+    ///
+    /// When both ends of every message carry the same time, which no later message between the two undercuts, programs
+    /// written so can be run in the order of time: they cannot deadlock.
+    pub fn timeline(&mut self, mut steps: Vec<(u32, Step)>) {
+        steps.sort_by_key(|(time, _)| *time);
+        for round in steps.chunk_by(|a, b| a.0 == b.0) {
+            self.round(round.iter().map(|(_, step)| *step));
         }
     }
 
@@ -43,6 +73,10 @@ impl Program {
     }
 
     /// The steps of one round.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such round.
     #[must_use]
     pub fn steps_of(&self, round: usize) -> &[Step] {
         let first = if round == 0 { 0 } else { self.round_ends[round - 1] as usize };
@@ -52,5 +86,23 @@ impl Program {
     /// All rounds, in order.
     pub fn rounds(&self) -> impl ExactSizeIterator<Item = &[Step]> {
         (0..self.n_rounds()).map(|round| self.steps_of(round))
+    }
+
+    /// The rank `distance` places after this one (before it, when negative), around the end.
+    #[must_use]
+    pub fn peer(&self, distance: i64) -> Rank {
+        (i64::from(self.me) + distance).rem_euclid(i64::from(self.size)) as Rank
+    }
+
+    /// How far this rank comes after the root, around the end. The root's place is 0.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        (self.me + (self.size - self.root)) % self.size
+    }
+
+    /// The rank at a place, counted from the root around the end.
+    #[must_use]
+    pub fn rank_at(&self, place: u32) -> Rank {
+        ((u64::from(self.root) + u64::from(place)) % u64::from(self.size)) as Rank
     }
 }

@@ -1,36 +1,9 @@
 //! The vocabulary: five kinds of step over runs of chunks.
 
+use super::span::{Buffer, Span};
+
 /// A rank's number in its communicator (or in the part of it that a view shows).
 pub type Rank = u32;
-
-/// Which of a rank's three buffers a span lies in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Buffer {
-    /// What the rank brings. In place, it may be part or all of the output.
-    Input,
-    /// What the rank ends up with.
-    Output,
-    /// Room that the row asks for and that nobody sees afterwards.
-    Scratch,
-}
-
-/// A run of `count` chunks, from `first` on, in one buffer.
-///
-/// Chunks are numbers, not bytes, so that one program serves every size and element type. Which bytes a chunk of the
-/// input or output is follows from the call. A chunk of scratch is a slot wide enough for any chunk; what it holds is
-/// as long as chunk `like` of the message (the slots of a run hold chunks `like`, `like + 1`, ..., packed from the
-/// first slot's start). In the input and output `like` equals `first`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Span {
-    /// The buffer.
-    pub buffer: Buffer,
-    /// The first chunk (in scratch: the first slot).
-    pub first: u32,
-    /// How many chunks.
-    pub count: u32,
-    /// The message chunk whose length the first one has.
-    pub like: u32,
-}
 
 /// One thing a rank does in a round.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -80,4 +53,20 @@ pub enum Step {
         /// Where the result goes.
         target: Span,
     },
+}
+
+impl Step {
+    /// How many slots of scratch there must be for the step.
+    #[must_use]
+    pub fn scratch_end(self) -> u32 {
+        let end = |span: Span| if span.buffer == Buffer::Scratch { span.end() } else { 0 };
+        match self {
+            Step::Send { source, .. } => end(source),
+            Step::Recv { target, .. } => end(target),
+            Step::RecvReduce { source, target, .. } | Step::Copy { source, target } => end(source).max(end(target)),
+            Step::Reduce { source, runs, target } => {
+                end(source.run(runs.saturating_mul(target.count))).max(end(target))
+            }
+        }
+    }
 }

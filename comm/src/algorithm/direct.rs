@@ -1,0 +1,93 @@
+//! Direct: every message goes straight from its owner to its reader, all in one round. Least latency, most messages.
+//!
+//! Reductions gather all contributions in scratch and fold them in one pass, in rank order, so that narrow floats are
+//! rounded once and every rank folds in the same order.
+
+use crate::schedule::Step::{Copy, Recv, Reduce, Send};
+use crate::schedule::{Program, Rank, Span, Step, input, output, scratch};
+
+/// The other ranks, nearest after this one first, so that not all ranks talk to the same one first.
+fn others(p: &Program) -> impl Iterator<Item = Rank> + use<> {
+    let (me, n) = (u64::from(p.me), u64::from(p.size));
+    (1..n).map(move |distance| ((me + distance) % n) as Rank)
+}
+
+/// Receives all contributions to what `own` is this rank's of, one slot each, and folds them into `target`.
+fn gather_and_fold(p: &mut Program, sends: impl Iterator<Item = Step>, own: Span, like: u32, target: Span) {
+    let receives = others(p).map(|from| Recv { from, target: scratch(from, like) });
+    let copy = Copy { source: own, target: scratch(p.me, like) };
+    p.round(sends.chain(receives).chain([copy]));
+    p.round([Reduce { source: scratch(0, like), runs: p.size, target }]);
+}
+
+/// Everyone sends its vector to everyone; one fold of n runs.
+pub fn all_reduce(p: &mut Program) {
+    let sends = others(p).map(|to| Send { to, source: input(0) });
+    gather_and_fold(p, sends, input(0), 0, output(0));
+}
+
+/// Everyone sends its vector to the root; one fold of n runs there.
+pub fn reduce(p: &mut Program) {
+    if p.me == p.root {
+        gather_and_fold(p, std::iter::empty(), input(0), 0, output(0));
+    } else {
+        p.round([Send { to: p.root, source: input(0) }]);
+    }
+}
+
+/// The root sends its vector to everyone.
+pub fn broadcast(p: &mut Program) {
+    if p.me == p.root {
+        let copy = Copy { source: input(0), target: output(0) };
+        p.round(others(p).map(|to| Send { to, source: input(0) }).chain([copy]));
+    } else {
+        p.round([Recv { from: p.root, target: output(0) }]);
+    }
+}
+
+/// Everyone sends its block to everyone.
+pub fn all_gather(p: &mut Program) {
+    let sends = others(p).map(|to| Send { to, source: input(0) });
+    let receives = others(p).map(|from| Recv { from, target: output(from) });
+    p.round(sends.chain(receives).chain([Copy { source: input(0), target: output(p.me) }]));
+}
+
+/// Everyone sends each rank its share of that rank's block; one fold of n runs.
+pub fn reduce_scatter(p: &mut Program) {
+    let sends = others(p).map(|to| Send { to, source: input(to) });
+    gather_and_fold(p, sends, input(p.me), p.me, output(0));
+}
+
+/// Everyone sends each rank its block. Not in place: a block would overwrite one not yet sent.
+pub fn all_to_all(p: &mut Program) {
+    let sends = others(p).map(|to| Send { to, source: input(to) });
+    let receives = others(p).map(|from| Recv { from, target: output(from) });
+    p.round(sends.chain(receives).chain([Copy { source: input(p.me), target: output(p.me) }]));
+}
+
+/// Everyone sends its block to the root.
+pub fn gather(p: &mut Program) {
+    if p.me == p.root {
+        let receives = others(p).map(|from| Recv { from, target: output(from) });
+        p.round(receives.chain([Copy { source: input(0), target: output(p.me) }]));
+    } else {
+        p.round([Send { to: p.root, source: input(0) }]);
+    }
+}
+
+/// The root sends each rank its block.
+pub fn scatter(p: &mut Program) {
+    if p.me == p.root {
+        let copy = Copy { source: input(p.me), target: output(0) };
+        p.round(others(p).map(|to| Send { to, source: input(to) }).chain([copy]));
+    } else {
+        p.round([Recv { from: p.root, target: output(0) }]);
+    }
+}
+
+/// Everyone tells everyone.
+pub fn barrier(p: &mut Program) {
+    let sends = others(p).map(|to| Send { to, source: input(0) });
+    let receives = others(p).map(|from| Recv { from, target: output(0) });
+    p.round(sends.chain(receives));
+}

@@ -1,0 +1,16 @@
+//! Dissemination: a barrier in ⌈log₂ n⌉ rounds. After round r each rank has heard, through others, from 2^(r+1) ranks.
+//!
+//! Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.
+
+use crate::schedule::Step::{Recv, Send};
+use crate::schedule::{Program, input, output};
+
+/// No rank ends before all have begun.
+pub fn barrier(p: &mut Program) {
+    let mut distance = 1;
+    while distance < p.size {
+        let (to, from) = (p.peer(i64::from(distance)), p.peer(-i64::from(distance)));
+        p.round([Send { to, source: input(0) }, Recv { from, target: output(0) }]);
+        distance = distance.saturating_mul(2);
+    }
+}

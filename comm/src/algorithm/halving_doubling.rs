@@ -1,0 +1,75 @@
+//! Halving and doubling (Rabenseifner): log₂ n rounds that halve what is exchanged, then log₂ n that double it.
+//!
+//! Rabenseifner: "Optimization of Collective Reduction Operations", 2004. Bandwidth-optimal for powers of two. For other
+//! n the ranks beyond the core exchange halves with their neighbours first, which costs one and a half vectors more;
+//! `circulant` does not have that cost.
+
+use super::core_ranks::{Core, Role};
+use super::recursive_doubling;
+use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::{Program, Span, input, output, scratch};
+
+/// From the vectors in the input to each core rank's blocks in `sums`, a run as long as the vector.
+fn halving_phase(p: &mut Program, core: Core, sums: Span) {
+    let n = p.size;
+    let (low, high) = ((0, n / 2), (n / 2, n - n / 2));
+    let at = |(block, count): (u32, u32)| sums.part(block, count);
+    let (place, extra) = match core.role(p.me) {
+        Role::Core(place, extra) => (place, extra),
+        Role::Extra(first) => {
+            let source = input(high.0).run(high.1);
+            p.round([
+                Send { to: first, source: input(low.0).run(low.1) },
+                RecvReduce { from: first, source, target: at(high) },
+            ]);
+            p.round([Send { to: first, source: at(high) }]);
+            return;
+        }
+    };
+    if let Some(second) = extra {
+        let source = input(low.0).run(low.1);
+        p.round([
+            Send { to: second, source: input(high.0).run(high.1) },
+            RecvReduce { from: second, source, target: at(low) },
+        ]);
+        p.round([Recv { from: second, target: at(high) }]);
+    }
+    let mut summed = extra.is_some();
+    for r in (0..core.n_rounds).rev() {
+        let width = 1 << r;
+        let mine = place & !(width - 1);
+        let peer = core.rank(place ^ width);
+        let [kept, given] = [mine, mine ^ width].map(|first| core.blocks(first, width));
+        let held = |(block, count)| if summed { at((block, count)) } else { input(block).run(count) };
+        let (leaving, own) = (held(given), held(kept));
+        p.round([Send { to: peer, source: leaving }, RecvReduce { from: peer, source: own, target: at(kept) }]);
+        summed = true;
+    }
+}
+
+/// Halving into the output, doubling in the output.
+pub fn all_reduce(p: &mut Program) {
+    let core = Core::of(p);
+    halving_phase(p, core, output(0).run(p.size));
+    match core.role(p.me) {
+        Role::Extra(first) => p.round([Recv { from: first, target: output(0).run(p.size) }]),
+        Role::Core(place, extra) => {
+            recursive_doubling::doubling_phase(p, core, place);
+            p.round(extra.map(|to| Send { to, source: output(0).run(p.size) }));
+        }
+    }
+}
+
+/// Halving in scratch; a pair's first rank hands its neighbour the neighbour's block.
+pub fn reduce_scatter(p: &mut Program) {
+    let core = Core::of(p);
+    let sums = scratch(0, 0).run(p.size);
+    halving_phase(p, core, sums);
+    match core.role(p.me) {
+        Role::Extra(first) => p.round([Recv { from: first, target: output(0) }]),
+        Role::Core(_, extra) => {
+            let own = Copy { source: sums.part(p.me, 1), target: output(0) };
+            p.round(extra.map(|to| Send { to, source: sums.part(to, 1) }).into_iter().chain([own]));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The algorithms: one file each, and one table.
+//!
+//! A row names a function that writes one rank's rounds. The proof, the conformance tests, the price, the drawing and
+//! the line in `docs/costs.md` follow from the row. To add an algorithm, add a file and a row.
+
+#![forbid(unsafe_code)]
+
+mod binomial;
+mod bruck;
+mod circulant;
+mod core_ranks;
+mod cyclic;
+mod direct;
+mod dissemination;
+mod double_tree;
+mod halving_doubling;
+mod pairwise;
+mod recursive_doubling;
+mod ring;
+mod row;
+mod tree;
+mod two_level;
+
+use crate::collective::Collective::{
+    self, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+};
+
+pub use row::Row;
+
+const fn one(_: u32) -> u32 {
+    1
+}
+
+const fn two(_: u32) -> u32 {
+    2
+}
+
+const fn chain(_: u32) -> u32 {
+    ring::CHAIN_CHUNKS
+}
+
+const RABENSEIFNER: &str = "Rabenseifner 2004";
+const THAKUR: &str = "Thakur, Rabenseifner, Gropp 2005";
+const SANDERS: &str = "Sanders, Speck, Träff 2009";
+const TRAEFF: &str = "Träff 2024, arXiv 2410.14234";
+const BRUCK: &str = "Bruck, Ho, Kipnis, Upfal, Weathersby 1997";
+const PATARASUK: &str = "Patarasuk, Yuan 2009";
+const FOLKLORE: &str = "folklore";
+
+/// Every algorithm.
+pub static ROWS: &[Row] = &[
+    Row::new(AllReduce, "ring", ring::all_reduce)
+        .about("reduce-scatter, then all-gather, around a ring of neighbours", PATARASUK),
+    Row::new(AllReduce, "recursive_doubling", recursive_doubling::all_reduce)
+        .chunks(one)
+        .about("whole vectors between ranks 1, 2, 4, ... apart", THAKUR),
+    Row::new(AllReduce, "halving_doubling", halving_doubling::all_reduce)
+        .about("halves between ranks ..., 4, 2, 1 apart, and back", RABENSEIFNER),
+    Row::new(AllReduce, "circulant", circulant::all_reduce)
+        .about("as halving and doubling, at no extra cost where n is not a power of two", TRAEFF),
+    Row::new(AllReduce, "double_tree", double_tree::all_reduce)
+        .chunks(two)
+        .about("up and down two binary trees, half of the message each", SANDERS),
+    Row::new(AllReduce, "direct", direct::all_reduce)
+        .chunks(one)
+        .about("everyone sends to everyone, one fold in rank order", FOLKLORE),
+    Row::new(AllReduce, "two_level", two_level::all_reduce)
+        .about("reduce-scatter inside groups, all-reduce across, all-gather inside; rings", FOLKLORE),
+    Row::new(Reduce, "ring", ring::reduce).chunks(chain).about("a pipelined chain towards the root", FOLKLORE),
+    Row::new(Reduce, "double_tree", double_tree::reduce)
+        .chunks(two)
+        .about("up two binary trees, half of the message each", SANDERS),
+    Row::new(Reduce, "binomial", binomial::reduce).chunks(one).about("up a binomial tree", THAKUR),
+    Row::new(Reduce, "direct", direct::reduce)
+        .chunks(one)
+        .about("everyone sends to the root, one fold in rank order", FOLKLORE),
+    Row::new(Broadcast, "ring", ring::broadcast).chunks(chain).about("a pipelined chain from the root on", FOLKLORE),
+    Row::new(Broadcast, "double_tree", double_tree::broadcast)
+        .chunks(two)
+        .about("down two binary trees, half of the message each", SANDERS),
+    Row::new(Broadcast, "binomial", binomial::broadcast).chunks(one).about("down a binomial tree", THAKUR),
+    Row::new(Broadcast, "direct", direct::broadcast).chunks(one).about("the root sends to everyone", FOLKLORE),
+    Row::new(AllGather, "ring", ring::all_gather).about("blocks travel once around a ring", PATARASUK),
+    Row::new(AllGather, "bruck", bruck::all_gather).about("runs that double, between ranks 1, 2, 4, ... apart", BRUCK),
+    Row::new(AllGather, "recursive_doubling", recursive_doubling::all_gather)
+        .about("runs that double, exchanged by pairs; extra rounds where n is not a power of two", THAKUR),
+    Row::new(AllGather, "direct", direct::all_gather).about("everyone sends to everyone", FOLKLORE),
+    Row::new(ReduceScatter, "ring", ring::reduce_scatter).about("partial sums travel once around a ring", PATARASUK),
+    Row::new(ReduceScatter, "pairwise", pairwise::reduce_scatter)
+        .about("one share from one rank per round, folded as it comes", THAKUR),
+    Row::new(ReduceScatter, "halving_doubling", halving_doubling::reduce_scatter)
+        .about("halves between ranks ..., 4, 2, 1 apart", RABENSEIFNER),
+    Row::new(ReduceScatter, "circulant", circulant::reduce_scatter)
+        .about("as halving, at no extra cost where n is not a power of two", TRAEFF),
+    Row::new(ReduceScatter, "direct", direct::reduce_scatter)
+        .about("everyone sends everyone's share, one fold in rank order", FOLKLORE),
+    Row::new(AllToAll, "pairwise", pairwise::all_to_all)
+        .out_of_place_only()
+        .about("one block to one rank per round", THAKUR),
+    Row::new(AllToAll, "exchange", pairwise::exchange)
+        .about("two ranks swap blocks per round, through scratch", FOLKLORE),
+    Row::new(AllToAll, "bruck", bruck::all_to_all)
+        .even_only()
+        .about("packed blocks hop by the bits of their distance", BRUCK),
+    Row::new(AllToAll, "direct", direct::all_to_all).out_of_place_only().about("everyone sends to everyone", FOLKLORE),
+    Row::new(Gather, "binomial", binomial::gather).about("up a binomial tree", THAKUR),
+    Row::new(Gather, "direct", direct::gather).about("everyone sends to the root", FOLKLORE),
+    Row::new(Scatter, "binomial", binomial::scatter).about("down a binomial tree", THAKUR),
+    Row::new(Scatter, "direct", direct::scatter).about("the root sends to everyone", FOLKLORE),
+    Row::new(Barrier, "dissemination", dissemination::barrier)
+        .chunks(one)
+        .about("word of arrival spreads to ranks 1, 2, 4, ... on", "Hensgen, Finkel, Manber 1988"),
+    Row::new(Barrier, "direct", direct::barrier).chunks(one).about("everyone tells everyone", FOLKLORE),
+];
+
+/// The rows of a collective, in the table's order.
+pub fn rows_for(collective: Collective) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(move |row| row.collective == collective)
+}
+
+/// The row of that collective and name.
+#[must_use]
+pub fn row(collective: Collective, name: &str) -> Option<&'static Row> {
+    rows_for(collective).find(|row| row.name == name)
+}

@@ -1,0 +1,109 @@
+//! What the table says of an algorithm, and the programs that follow from it.
+
+use crate::collective::Collective;
+use crate::schedule::{Program, Rank, Step, input, output};
+
+/// One algorithm for one collective.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The algorithm's name, the same for every collective it serves.
+    pub name: &'static str,
+    /// The collective.
+    pub collective: Collective,
+    /// Writes one rank's rounds. Called with at least two ranks.
+    pub write: fn(&mut Program),
+    /// Into how many chunks the message is cut, for `n` ranks. One per rank where blocks belong to ranks.
+    pub chunks: fn(u32) -> u32,
+    /// Whether the row can be used for `n` ranks.
+    pub fits: fn(u32) -> bool,
+    /// Whether ranks' blocks may differ in length. Vectors are cut as evenly as their length allows by every row.
+    pub uneven: bool,
+    /// Whether input and output may be the same memory.
+    pub in_place: bool,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// Where it is described.
+    pub source: &'static str,
+}
+
+impl Row {
+    /// A row that fits any number of ranks, works in place, and has one chunk per rank.
+    pub(super) const fn new(collective: Collective, name: &'static str, write: fn(&mut Program)) -> Row {
+        const fn one_per_rank(n: u32) -> u32 {
+            n
+        }
+        const fn any(n: u32) -> bool {
+            n > 0
+        }
+        let (chunks, fits) = (one_per_rank as fn(u32) -> u32, any as fn(u32) -> bool);
+        Row { name, collective, write, chunks, fits, uneven: true, in_place: true, summary: "", source: "" }
+    }
+
+    /// The same row with another number of chunks.
+    pub(super) const fn chunks(self, chunks: fn(u32) -> u32) -> Row {
+        Row { chunks, ..self }
+    }
+
+    /// The same row for blocks of one length only.
+    pub(super) const fn even_only(self) -> Row {
+        Row { uneven: false, ..self }
+    }
+
+    /// The same row for calls out of place only.
+    pub(super) const fn out_of_place_only(self) -> Row {
+        Row { in_place: false, ..self }
+    }
+
+    /// The same row with its summary and its source.
+    pub(super) const fn about(self, summary: &'static str, source: &'static str) -> Row {
+        Row { summary, source, ..self }
+    }
+
+    /// Rank `me`'s program among `size` ranks, with the default group where the row works in levels.
+    ///
+    /// `root` is ignored by collectives that have none.
+    ///
+    /// # Panics
+    ///
+    /// When `me` or `root` is not below `size`, or the row does not fit `size`.
+    #[must_use]
+    pub fn program(&self, me: Rank, size: u32, root: Rank) -> Program {
+        self.write_into(self.empty(me, size, root))
+    }
+
+    /// The same, with groups of `group` neighbouring ranks that are near each other.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::program`], and when `group` does not divide `size`.
+    #[must_use]
+    pub fn program_in_groups(&self, me: Rank, size: u32, root: Rank, group: u32) -> Program {
+        self.write_into(self.empty(me, size, root).with_group(group))
+    }
+
+    /// All ranks' programs.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::program`].
+    #[must_use]
+    pub fn programs(&self, size: u32, root: Rank) -> Vec<Program> {
+        (0..size).map(|me| self.program(me, size, root)).collect()
+    }
+
+    fn empty(&self, me: Rank, size: u32, root: Rank) -> Program {
+        assert!((self.fits)(size), "{} {} does not fit {size} ranks", self.collective, self.name);
+        let root = if self.collective.has_root() { root } else { 0 };
+        Program::new(me, size, root, (self.chunks)(size))
+    }
+
+    fn write_into(&self, mut program: Program) -> Program {
+        if program.size > 1 {
+            (self.write)(&mut program);
+        } else if self.collective != Collective::Barrier {
+            let all = program.chunks;
+            program.round([Step::Copy { source: input(0).run(all), target: output(0).run(all) }]);
+        }
+        program
+    }
+}

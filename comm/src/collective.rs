@@ -78,6 +78,13 @@ impl Collective {
         matches!(self, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
     }
 
+    /// Whether each rank has a block of its own, rather than all the same vector.
+    #[must_use]
+    pub const fn has_blocks(self) -> bool {
+        use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
+        matches!(self, AllGather | ReduceScatter | AllToAll | Gather | Scatter)
+    }
+
     /// Whether one rank, the root, is special.
     #[must_use]
     pub const fn has_root(self) -> bool {

@@ -1,0 +1,205 @@
+//! A communicator: a group of ranks, and the collectives between them.
+
+mod calls;
+mod group;
+mod prepare;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use paceline_transport::{Clock, Endpoint, LinkKind, Peer};
+
+use crate::engine::{Core, Engine, WaitPolicy};
+use crate::error::Result;
+use crate::request::{CallOptions, Request};
+use crate::select::Facts;
+
+pub use calls::Caller;
+pub use group::Group;
+pub use work::Work;
+
+use prepare::Plans;
+
+/// How long a call may take where nothing else is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One rank's membership of a group of ranks.
+///
+/// Every rank of the group makes the same calls in the same order. A call blocks until this rank's part is done, runs in
+/// the caller's thread, and ends with an error, never later than its timeout, if it can't be done; `start_*` calls return
+/// at once with a [`Work`]. After an error other than [`crate::ErrorKind::InvalidArgument`] the communicator is dead and
+/// every call says why. A communicator may be used from several threads, as long as collectives are called in the same
+/// order on every rank; different communicators don't wait for each other. Dropping one is local and doesn't wait for
+/// other ranks.
+///
+/// ```
+/// use paceline_comm::{Communicator, ReduceOp};
+///
+/// let ranks = Communicator::in_process(2)?;
+/// std::thread::scope(|scope| {
+///     for comm in &ranks {
+///         scope.spawn(move || {
+///             let mut total = [0.0f32; 3];
+///             comm.all_reduce(&[1.0, 2.0, comm.rank() as f32], &mut total, ReduceOp::Sum).unwrap();
+///             assert_eq!(total, [2.0, 4.0, 1.0]);
+///         });
+///     }
+/// });
+/// # Ok::<(), paceline_comm::Error>(())
+/// ```
+pub struct Communicator {
+    engine: Engine,
+    rank: usize,
+    size: usize,
+    peers: Arc<[Peer]>,
+    links: Box<[Option<LinkKind>]>,
+    pub(crate) facts: Facts,
+    pub(crate) timeout: Duration,
+    plans: Plans,
+    /// Collectives called so far.
+    sequence: AtomicU64,
+    /// Messages sent to and received from each rank so far.
+    sent: Box<[AtomicU64]>,
+    received: Box<[AtomicU64]>,
+}
+
+impl Communicator {
+    pub(crate) fn over(endpoint: Endpoint, facts: Facts, timeout: Duration) -> Communicator {
+        let (rank, size) = (endpoint.me(), endpoint.size());
+        let peers = endpoint.peers().clone();
+        let links: Box<[_]> = (0..size).map(|peer| endpoint.link_kind(peer)).collect();
+        let house = peers[rank].house;
+        let neighbours = peers.iter().filter(|peer| peer.house == house).count();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let sockets = links.contains(&Some(LinkKind::Tcp));
+        let core = Core::new(endpoint, Clock::Real, WaitPolicy::for_host(neighbours, cores, sockets));
+        let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
+        Communicator {
+            engine: Engine::new(core),
+            rank,
+            size,
+            peers,
+            links,
+            facts,
+            timeout,
+            plans: Plans::default(),
+            sequence: AtomicU64::new(0),
+            sent: zeros(),
+            received: zeros(),
+        }
+    }
+
+    /// Communicators of `size` ranks in this process, in rank order: one for each thread.
+    ///
+    /// # Errors
+    ///
+    /// If `size` is 0, or memory or files for the links can't be had.
+    pub fn in_process(size: usize) -> Result<Vec<Communicator>> {
+        let endpoints = paceline_transport::endpoint::in_process(size)?;
+        Ok(endpoints.into_iter().map(|e| Communicator::over(e, Facts::in_process(size), DEFAULT_TIMEOUT)).collect())
+    }
+
+    /// This rank's number, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// This rank's number among the ranks of its host, from 0.
+    #[must_use]
+    pub fn local_rank(&self) -> usize {
+        let house = self.peers[self.rank].house;
+        self.peers[..self.rank].iter().filter(|peer| peer.house == house).count()
+    }
+
+    /// How many ranks share this rank's host.
+    #[must_use]
+    pub fn local_size(&self) -> usize {
+        let house = self.peers[self.rank].house;
+        self.peers.iter().filter(|peer| peer.house == house).count()
+    }
+
+    /// How many hosts there are.
+    #[must_use]
+    pub fn n_hosts(&self) -> usize {
+        self.peers.iter().enumerate().filter(|(rank, peer)| peer.house == *rank).count()
+    }
+
+    /// Where a rank runs.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below the size.
+    #[must_use]
+    pub fn peer(&self, rank: usize) -> &Peer {
+        &self.peers[rank]
+    }
+
+    /// The kind of link to a rank; `None` for this rank itself.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below the size.
+    #[must_use]
+    pub fn link_kind(&self, rank: usize) -> Option<LinkKind> {
+        self.links[rank]
+    }
+
+    /// How long a call may take where it doesn't say itself.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sets how long a call may take where it doesn't say itself. `Duration::MAX` for no limit.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Makes the next calls with other options.
+    #[must_use]
+    pub fn with(&self, options: CallOptions) -> Caller<'_> {
+        Caller { comm: self, options }
+    }
+
+    /// Several calls that run as one: see [`Group`].
+    #[must_use]
+    pub fn group(&self) -> Group<'_, '_> {
+        Group::new(self, CallOptions::default())
+    }
+
+    /// Runs any collective.
+    ///
+    /// # Errors
+    ///
+    /// As for each collective; see [`crate::ErrorKind`].
+    pub fn run(&self, request: Request<'_>, options: &CallOptions) -> Result<()> {
+        let prepared = self.prepare(request, options)?;
+        self.engine.run([self.activate(prepared, options, None)])
+    }
+
+    /// Ends every call under way on all ranks, and all later ones, with an error that gives `reason`.
+    ///
+    /// Local, bounded, and callable from any thread: it doesn't wait for anyone.
+    pub fn abort(&self, reason: &str) {
+        self.engine.abort(reason);
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl std::fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Communicator {{ rank: {}, size: {} }}", self.rank, self.size)
+    }
+}

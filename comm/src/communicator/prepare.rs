@@ -1,0 +1,184 @@
+//! From a request to a call that the engine can run.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::Communicator;
+use crate::algorithm::Row;
+use crate::collective::Collective;
+use crate::engine::{
+    Active, Channels, Extent, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Stamps,
+};
+use crate::error::{CallName, Result};
+use crate::reduce::{Kernel, ReduceOp};
+use crate::request::{CallOptions, Request, Sound};
+use crate::schedule::{Program, Step, input, output};
+
+/// Plans of calls made before, newest first.
+#[derive(Default)]
+pub(super) struct Plans {
+    recent: Mutex<Vec<(PlanKey, SharedPlan)>>,
+}
+
+const PLANS_KEPT: usize = 64;
+
+/// What a plan depends on, for calls with blocks of one length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PlanKey {
+    row: usize,
+    fingerprint: Fingerprint,
+}
+
+impl Plans {
+    fn find(&self, key: &PlanKey, make: impl FnOnce() -> Plan) -> SharedPlan {
+        let mut recent = self.recent.lock().expect("no panic while held");
+        if let Some(place) = recent.iter().position(|(known, _)| known == key) {
+            recent[..=place].rotate_right(1);
+            return recent[0].1.clone();
+        }
+        let plan = Arc::new(make());
+        recent.truncate(PLANS_KEPT - 1);
+        recent.insert(0, (*key, plan.clone()));
+        plan
+    }
+}
+
+/// A call that may run as soon as it has its number.
+pub(super) struct Prepared {
+    plan: SharedPlan,
+    sound: Sound,
+    naming: Naming,
+    stamps: Stamps,
+    /// A copy of the input that the call uses instead.
+    own_input: Option<Vec<u8>>,
+}
+
+impl Communicator {
+    /// Checks a request and makes it ready. Nothing moves.
+    pub(super) fn prepare(&self, request: Request<'_>, options: &CallOptions) -> Result<Prepared> {
+        let (op, root, source, collective) = (request.op, request.root, request.source, request.collective);
+        let data_type = request.data_type;
+        let sound = request.check(self.rank, self.size)?;
+        let kernel = Kernel::of(data_type, op);
+        match collective {
+            Collective::Send | Collective::Recv | Collective::SendRecv => {
+                let naming = Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
+                let program = messages(collective, root == self.rank);
+                let plan = self.plan(collective, "message", program, kernel, data_type.size(), op, sound.extent.clone());
+                let stamps = Stamps::message(sound.fingerprint);
+                return Ok(Prepared { plan: Arc::new(plan), sound, naming, stamps, own_input: None });
+            }
+            _ => {}
+        }
+        let choice = self.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, options)?;
+        let fingerprint = Fingerprint { row: choice.number as u8, ..sound.fingerprint };
+        let make = |extent: Extent| {
+            let program = program_of(choice.row, self.rank, self.size, root);
+            self.plan(collective, choice.row.name, program, kernel, data_type.size(), op, extent)
+        };
+        let plan = if sound.fingerprint.uneven {
+            Arc::new(make(sound.extent.clone()))
+        } else {
+            self.plans.find(&PlanKey { row: choice.number, fingerprint }, || make(sound.extent.clone()))
+        };
+        let stamps = Stamps::collective(fingerprint, sound.pairs.clone());
+        let mut prepared = Prepared { plan, sound, naming: Naming::Whole, stamps, own_input: None };
+        prepared.replace_input(op, choice.row);
+        Ok(prepared)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a plan, put together in this file only")]
+    fn plan(
+        &self,
+        collective: Collective,
+        row: &'static str,
+        program: Program,
+        kernel: Kernel,
+        element_bytes: usize,
+        op: ReduceOp,
+        extent: Extent,
+    ) -> Plan {
+        let divides = op == ReduceOp::Avg && collective.reduces();
+        Plan::new(collective, row, program, kernel, divides, element_bytes, extent, self.facts.slicing())
+    }
+
+    /// Gives a prepared call its number; from here on it must run.
+    pub(super) fn activate(
+        &self,
+        prepared: Prepared,
+        options: &CallOptions,
+        keep: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Active {
+        let Prepared { plan, sound, naming, stamps, own_input } = prepared;
+        let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let (channels, sequence) = match naming {
+            Naming::Whole => {
+                let sequence = self.next_sequence();
+                (Channels::Collective { sequence }, sequence)
+            }
+            Naming::Pair { to, from } => {
+                let sends = plan.collective != Collective::Recv;
+                let receives = plan.collective != Collective::Send;
+                let sending = if sends { next(&self.sent[to]) } else { 0 };
+                let receiving = if receives { next(&self.received[from]) } else { 0 };
+                (Channels::Messages { sending, receiving }, sending.max(receiving))
+            }
+        };
+        let call = CallName {
+            collective: plan.collective,
+            sequence,
+            algorithm: Cow::Borrowed(plan.row),
+            size: self.size,
+        };
+        // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
+        // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
+        let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
+        let operation = Operation::new(plan, memory, channels, naming, stamps);
+        Active::new(operation, call, options.timeout.unwrap_or(self.timeout), keep)
+    }
+}
+
+impl Prepared {
+    /// Scales the input, or copies it out of the way, where the row or the operator needs it.
+    fn replace_input(&mut self, op: ReduceOp, row: &Row) {
+        let scales = matches!(op, ReduceOp::PreMulSum(_)) && row.collective.reduces();
+        let moves = self.sound.in_place && !row.in_place;
+        if !scales && !moves {
+            return;
+        }
+        let (start, bytes) = self.sound.input;
+        let mut own = vec![0u8; bytes];
+        if scales {
+            let elements = bytes / self.plan.element_bytes;
+            // SAFETY: `own` is as long as the input, which is readable for `bytes` (`Request::check`).
+            unsafe { self.plan.kernel.scale(own.as_mut_ptr(), start, elements) };
+        } else {
+            // SAFETY: as above.
+            own.copy_from_slice(unsafe { std::slice::from_raw_parts(start, bytes) });
+        }
+        self.sound.input = (own.as_ptr(), bytes);
+        self.own_input = Some(own);
+    }
+}
+
+fn program_of(row: &Row, me: usize, size: usize, root: usize) -> Program {
+    let root = if row.collective.has_root() { root as u32 } else { 0 };
+    row.program(me as u32, size as u32, root)
+}
+
+/// A message as a program for two: this rank is 0, whoever is at the other end is 1.
+fn messages(collective: Collective, with_itself: bool) -> Program {
+    let mut program = Program::new(0, 2, 0, 1);
+    let send = Step::Send { to: 1, source: input(0) };
+    let recv = Step::Recv { from: 1, target: output(0) };
+    match collective {
+        _ if with_itself => program.round([Step::Copy { source: input(0), target: output(0) }]),
+        Collective::Send => program.round([send]),
+        Collective::Recv => program.round([recv]),
+        _ => program.round([send, recv]),
+    }
+    program
+}
+

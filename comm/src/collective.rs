@@ -85,6 +85,12 @@ impl Collective {
         matches!(self, AllGather | ReduceScatter | AllToAll | Gather | Scatter)
     }
 
+    /// Whether it is between two ranks, and not all.
+    #[must_use]
+    pub const fn is_message(self) -> bool {
+        matches!(self, Collective::Send | Collective::Recv | Collective::SendRecv)
+    }
+
     /// Whether one rank, the root, is special.
     #[must_use]
     pub const fn has_root(self) -> bool {

@@ -228,6 +228,12 @@ impl std::fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::new(ErrorKind::System, error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

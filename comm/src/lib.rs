@@ -1,6 +1,22 @@
 //! Collectives between ranks, from schedules that are proved before they run.
+//!
+//! Start with a [`Communicator`]. An algorithm is a function that writes a [`schedule`]; the table of them is
+//! [`algorithm::ROWS`]; the engine runs the row that is chosen for a call.
 
 pub mod algorithm;
 pub mod collective;
+mod communicator;
+mod engine;
+mod error;
 pub mod reduce;
+mod request;
 pub mod schedule;
+mod select;
+mod sync;
+
+pub use collective::Collective;
+pub use communicator::{Communicator, DEFAULT_TIMEOUT, Group, Work};
+pub use error::{CallName, Error, ErrorKind, Result};
+pub use paceline_transport::{LinkKind, Peer};
+pub use reduce::{DataType, Element, ReduceOp};
+pub use request::{Buffers, CallOptions, Counts, Request};

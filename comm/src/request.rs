@@ -25,7 +25,8 @@ pub struct Request<'a> {
     pub root: usize,
     /// The peer to receive from, for `SendRecv`.
     pub source: usize,
-    /// Elements of the vector (`all_reduce`, `reduce`, `broadcast`, messages), or of one block (all others).
+    /// Elements of the vector (`all_reduce`, `reduce`, `broadcast`, `send`, `recv`), or of one block (all others).
+    /// `send_recv` doesn't look at it: its lengths are those of the buffers.
     pub count: usize,
     /// Where the elements are and go.
     pub buffers: Buffers<'a>,
@@ -82,8 +83,42 @@ pub(crate) struct Sound {
     pub(crate) fingerprint: Fingerprint,
     /// Bytes sent to and awaited from each rank, where pairs differ.
     pub(crate) pairs: Option<Arc<[(u64, u64)]>>,
+    /// Elements of the message that is sent, and of the one that is received.
+    pub(crate) message: (u64, u64),
     /// Bytes of the message as the choice of a row sees it: the vector, or all blocks together.
     pub(crate) message_bytes: usize,
+}
+
+impl<'a> Request<'a> {
+    /// A request with root 0, source 0, the sum, and blocks of one length.
+    #[must_use]
+    pub fn new(collective: Collective, data_type: DataType, count: usize, buffers: Buffers<'a>) -> Request<'a> {
+        Request { collective, data_type, op: ReduceOp::Sum, root: 0, source: 0, count, buffers, counts: None }
+    }
+
+    /// The same with another operator.
+    #[must_use]
+    pub fn op(self, op: ReduceOp) -> Request<'a> {
+        Request { op, ..self }
+    }
+
+    /// The same with another root, or peer.
+    #[must_use]
+    pub fn root(self, root: usize) -> Request<'a> {
+        Request { root, ..self }
+    }
+
+    /// The same with another peer to receive from.
+    #[must_use]
+    pub fn source(self, source: usize) -> Request<'a> {
+        Request { source, ..self }
+    }
+
+    /// The same with blocks of different lengths.
+    #[must_use]
+    pub fn counts(self, counts: Counts<'a>) -> Request<'a> {
+        Request { counts: Some(counts), ..self }
+    }
 }
 
 /// Bytes of `count` elements, or why there can't be so many.
@@ -103,6 +138,7 @@ impl Request<'_> {
         if self.counts.is_some() && !has_blocks {
             return Err(Error::invalid(format!("{collective} takes one count, not a list of counts")));
         }
+        let mut message = (0, 0);
         let in_place = matches!(self.buffers, Buffers::InPlace(_));
         let (extent, pairs, count, message_bytes) = match self.counts {
             Some(counts) => self.uneven(counts, me, ranks)?,
@@ -110,6 +146,17 @@ impl Request<'_> {
                 let block = bytes_of(self.count, size, "block")?;
                 let all = bytes_of(block, ranks, "blocks of all ranks")?;
                 (Extent::Blocks(self.count), None, self.count as u64, all)
+            }
+            None if collective.is_message() => {
+                let (sends, receives) = self.message_counts(size)?;
+                if collective == Collective::SendRecv && self.root == me && sends != receives {
+                    let cause = format!("rank {me} sends itself {sends} elements but expects {receives}");
+                    return Err(Error::invalid(cause).hint("make both buffers of a message to oneself equally long"));
+                }
+                message = (sends as u64, receives as u64);
+                let whole = |count: usize| Shape::Table(Arc::new([0..count * size]));
+                let extent = Extent::Uneven { input: whole(sends), output: whole(receives) };
+                (extent, None, message.0.max(message.1), 0)
             }
             None => {
                 let bytes = bytes_of(self.count, size, "vector")?;
@@ -127,7 +174,26 @@ impl Request<'_> {
             count,
             uneven: self.counts.is_some(),
         };
-        Ok(Sound { input, output, in_place, extent, fingerprint, pairs, message_bytes })
+        Ok(Sound { input, output, in_place, extent, fingerprint, pairs, message, message_bytes })
+    }
+
+    /// How many elements a message call sends and receives.
+    fn message_counts(&self, size: usize) -> Result<(usize, usize)> {
+        let count = self.count;
+        bytes_of(count, size, "message")?;
+        match (self.collective, &self.buffers) {
+            (Collective::Send, _) => Ok((count, 0)),
+            (Collective::Recv, _) => Ok((0, count)),
+            (_, Buffers::Separate { input, output }) => {
+                let whole = |bytes: usize| bytes.is_multiple_of(size).then_some(bytes / size);
+                whole(input.len()).zip(whole(output.len())).ok_or_else(|| {
+                    let cause = format!("buffers of {} and {} bytes hold no whole elements of {size}", input.len(), output.len());
+                    Error::invalid(cause)
+                })
+            }
+            (_, Buffers::InPlace(_)) => Err(Error::invalid("send_recv needs input and output apart")
+                .hint("pass two buffers; what leaves would be overwritten by what arrives")),
+        }
     }
 
     fn check_ranks(&self, me: usize, ranks: usize) -> Result<()> {
@@ -235,10 +301,6 @@ impl Request<'_> {
                     Collective::Gather if me == self.root => (needs.block_in_output.clone(), whole.clone()),
                     Collective::ReduceScatter => (whole.clone(), needs.block_in_input.clone()),
                     Collective::Scatter if me == self.root => (whole.clone(), needs.block_in_input.clone()),
-                    Collective::SendRecv => {
-                        return Err(Error::invalid("send_recv needs input and output apart")
-                            .hint("pass two buffers; what leaves would be overwritten by what arrives"));
-                    }
                     _ => (whole.clone(), whole.clone()),
                 };
                 let (input, output) = (inside(&input), inside(&output));
@@ -332,6 +394,14 @@ fn table(counts: &[usize], offsets: &[usize], what: &str, size: usize, ranks: us
         })?;
         ranges.push(bytes_of(offset, size, what)?..bytes_of(end, size, what)?);
         next = end;
+    }
+    let mut sorted: Vec<usize> = (0..ranks).filter(|rank| !ranges[*rank].is_empty()).collect();
+    sorted.sort_by_key(|rank| ranges[*rank].start);
+    for pair in sorted.windows(2) {
+        if ranges[pair[0]].end > ranges[pair[1]].start {
+            let cause = format!("the {what} blocks of ranks {} and {} overlap", pair[0], pair[1]);
+            return Err(Error::invalid(cause).hint("check the counts and offsets"));
+        }
     }
     Ok(ranges)
 }

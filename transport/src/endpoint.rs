@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use crate::control::ControlEvent;
+use crate::control::{Control, ControlEvent, QueueControl};
 use crate::doorbell::{Doorbell, Waker};
-use crate::link::{Channel, Head, Link, LinkError, LinkKind, Stamp};
-use crate::ring::fence_before_waking;
-use crate::segment::SharedSegment;
+use crate::link::{Channel, Head, Kind, Link, LinkError, LinkKind, Stamp};
+use crate::ring::{RingLink, fence_before_waking};
+use crate::segment::{Geometry, Segment, SharedSegment};
 
 /// What a rank knows of another: where it runs.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -217,6 +217,42 @@ impl Endpoint {
         }
         Ok(Poller { epoll })
     }
+}
+
+/// The endpoints of `size` ranks in this process, in rank order.
+///
+/// # Errors
+///
+/// If `size` is 0, or memory or files can't be had.
+pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
+    if size == 0 {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "a group has at least one rank"));
+    }
+    let peer = Peer { host: crate::machine::host_name(), pid: std::process::id(), house: 0 };
+    let peers: Arc<[Peer]> = vec![peer; size].into();
+    let geometry = Geometry::for_neighbours(size);
+    let bells = (0..size).map(|_| Doorbell::new()).collect::<std::io::Result<Vec<_>>>()?;
+    if size == 1 {
+        return Ok(vec![Endpoint::new(0, vec![None], peers, None, bells[0].clone())]);
+    }
+    let segments = (0..size).map(|_| Segment::create(geometry, [0; 16]).map(Arc::new));
+    let segments = segments.collect::<std::io::Result<Vec<SharedSegment>>>()?;
+    let mut links: Vec<Vec<Option<Link>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
+    for upper in 0..size {
+        for lower in 0..upper {
+            let (first, second) = QueueControl::pair(bells[lower].clone(), bells[upper].clone());
+            for (me, peer, control) in [(lower, upper, first), (upper, lower, second)] {
+                let ring = RingLink::new(
+                    (segments[me].clone(), me),
+                    (segments[peer].clone(), peer),
+                    bells[peer].clone(),
+                );
+                links[me][peer] = Some(Link::new(Kind::Inproc(ring), Control::Queue(control)));
+            }
+        }
+    }
+    let ranks = links.into_iter().zip(segments).zip(bells).enumerate();
+    Ok(ranks.map(|(me, ((links, segment), bell))| Endpoint::new(me, links, peers.clone(), Some(segment), bell)).collect())
 }
 
 impl Drop for Endpoint {

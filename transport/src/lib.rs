@@ -12,6 +12,7 @@ mod doorbell;
 pub mod endpoint;
 mod inproc;
 pub mod link;
+mod machine;
 mod ring;
 mod segment;
 mod sync;

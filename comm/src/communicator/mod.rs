@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::request::{CallOptions, Request};
 use crate::select::Facts;
 
-pub use calls::Caller;
 pub use group::Group;
 pub use work::Work;
 
@@ -50,13 +49,18 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Ok::<(), paceline_comm::Error>(())
 /// ```
 pub struct Communicator {
+    inner: Arc<Inner>,
+    options: CallOptions,
+}
+
+struct Inner {
     engine: Engine,
     rank: usize,
     size: usize,
     peers: Arc<[Peer]>,
     links: Box<[Option<LinkKind>]>,
-    pub(crate) facts: Facts,
-    pub(crate) timeout: Duration,
+    facts: Facts,
+    timeout: Duration,
     plans: Plans,
     /// Collectives called so far.
     sequence: AtomicU64,
@@ -76,7 +80,7 @@ impl Communicator {
         let sockets = links.contains(&Some(LinkKind::Tcp));
         let core = Core::new(endpoint, Clock::Real, WaitPolicy::for_host(neighbours, cores, sockets));
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
-        Communicator {
+        let inner = Inner {
             engine: Engine::new(core),
             rank,
             size,
@@ -88,7 +92,8 @@ impl Communicator {
             sequence: AtomicU64::new(0),
             sent: zeros(),
             received: zeros(),
-        }
+        };
+        Communicator { inner: Arc::new(inner), options: CallOptions::default() }
     }
 
     /// Communicators of `size` ranks in this process, in rank order: one for each thread.
@@ -104,33 +109,33 @@ impl Communicator {
     /// This rank's number, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.rank
+        self.inner.rank
     }
 
     /// How many ranks there are.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.size
+        self.inner.size
     }
 
     /// This rank's number among the ranks of its host, from 0.
     #[must_use]
     pub fn local_rank(&self) -> usize {
-        let house = self.peers[self.rank].house;
-        self.peers[..self.rank].iter().filter(|peer| peer.house == house).count()
+        let house = self.inner.peers[self.inner.rank].house;
+        self.inner.peers[..self.inner.rank].iter().filter(|peer| peer.house == house).count()
     }
 
     /// How many ranks share this rank's host.
     #[must_use]
     pub fn local_size(&self) -> usize {
-        let house = self.peers[self.rank].house;
-        self.peers.iter().filter(|peer| peer.house == house).count()
+        let house = self.inner.peers[self.inner.rank].house;
+        self.inner.peers.iter().filter(|peer| peer.house == house).count()
     }
 
     /// How many hosts there are.
     #[must_use]
     pub fn n_hosts(&self) -> usize {
-        self.peers.iter().enumerate().filter(|(rank, peer)| peer.house == *rank).count()
+        self.inner.peers.iter().enumerate().filter(|(rank, peer)| peer.house == *rank).count()
     }
 
     /// Where a rank runs.
@@ -140,7 +145,7 @@ impl Communicator {
     /// If `rank` is not below the size.
     #[must_use]
     pub fn peer(&self, rank: usize) -> &Peer {
-        &self.peers[rank]
+        &self.inner.peers[rank]
     }
 
     /// The kind of link to a rank; `None` for this rank itself.
@@ -150,56 +155,60 @@ impl Communicator {
     /// If `rank` is not below the size.
     #[must_use]
     pub fn link_kind(&self, rank: usize) -> Option<LinkKind> {
-        self.links[rank]
+        self.inner.links[rank]
     }
 
-    /// How long a call may take where it doesn't say itself.
+    /// How long a call of this handle may take.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.options.timeout.unwrap_or(self.inner.timeout)
     }
 
-    /// Sets how long a call may take where it doesn't say itself. `Duration::MAX` for no limit.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
-    }
-
-    /// Makes the next calls with other options.
+    /// Another handle of the same communicator, whose calls have other options.
+    ///
+    /// ```
+    /// # use paceline_comm::{CallOptions, Communicator, ReduceOp};
+    /// # use std::time::Duration;
+    /// # let comm = &Communicator::in_process(1)?[0];
+    /// let patient = comm.with(CallOptions { timeout: Some(Duration::from_secs(600)), ..CallOptions::default() });
+    /// patient.all_reduce_in_place(&mut [1.0f64], ReduceOp::Max)?;
+    /// # Ok::<(), paceline_comm::Error>(())
+    /// ```
     #[must_use]
-    pub fn with(&self, options: CallOptions) -> Caller<'_> {
-        Caller { comm: self, options }
+    pub fn with(&self, options: CallOptions) -> Communicator {
+        Communicator { inner: self.inner.clone(), options }
     }
 
     /// Several calls that run as one: see [`Group`].
     #[must_use]
     pub fn group(&self) -> Group<'_, '_> {
-        Group::new(self, CallOptions::default())
+        Group::new(self)
     }
 
-    /// Runs any collective.
+    /// Runs any collective, described by data.
     ///
     /// # Errors
     ///
     /// As for each collective; see [`crate::ErrorKind`].
-    pub fn run(&self, request: Request<'_>, options: &CallOptions) -> Result<()> {
-        let prepared = self.prepare(request, options)?;
-        self.engine.run([self.activate(prepared, options, None)])
+    pub fn run(&self, request: Request<'_>) -> Result<()> {
+        let prepared = self.prepare(request)?;
+        self.inner.engine.run([self.activate(prepared, None)])
     }
 
     /// Ends every call under way on all ranks, and all later ones, with an error that gives `reason`.
     ///
     /// Local, bounded, and callable from any thread: it doesn't wait for anyone.
     pub fn abort(&self, reason: &str) {
-        self.engine.abort(reason);
+        self.inner.engine.abort(reason);
     }
 
     fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+        self.inner.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
 impl std::fmt::Debug for Communicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Communicator {{ rank: {}, size: {} }}", self.rank, self.size)
+        write!(f, "Communicator {{ rank: {}, size: {} }}", self.inner.rank, self.inner.size)
     }
 }

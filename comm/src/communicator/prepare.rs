@@ -13,7 +13,7 @@ use crate::engine::{
 };
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
-use crate::request::{CallOptions, Request, Sound};
+use crate::request::{Request, Sound};
 use crate::schedule::{Program, Step, input, output};
 
 /// Plans of calls made before, newest first.
@@ -57,31 +57,32 @@ pub(super) struct Prepared {
 
 impl Communicator {
     /// Checks a request and makes it ready. Nothing moves.
-    pub(super) fn prepare(&self, request: Request<'_>, options: &CallOptions) -> Result<Prepared> {
+    pub(super) fn prepare(&self, request: Request<'_>) -> Result<Prepared> {
         let (op, root, source, collective) = (request.op, request.root, request.source, request.collective);
         let data_type = request.data_type;
-        let sound = request.check(self.rank, self.size)?;
+        let sound = request.check(self.inner.rank, self.inner.size)?;
         let kernel = Kernel::of(data_type, op);
         match collective {
             Collective::Send | Collective::Recv | Collective::SendRecv => {
                 let naming = Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
-                let program = messages(collective, root == self.rank);
-                let plan = self.plan(collective, "message", program, kernel, data_type.size(), op, sound.extent.clone());
-                let stamps = Stamps::message(sound.fingerprint);
+                let program = messages(collective, root == self.inner.rank);
+                let plan = self.plan(collective, "message", program, kernel, data_type.size(), sound.extent.clone());
+                let (sends, expects) = sound.message;
+                let stamps = Stamps::message(sound.fingerprint, sends, expects);
                 return Ok(Prepared { plan: Arc::new(plan), sound, naming, stamps, own_input: None });
             }
             _ => {}
         }
-        let choice = self.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, options)?;
+        let choice = self.inner.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, &self.options)?;
         let fingerprint = Fingerprint { row: choice.number as u8, ..sound.fingerprint };
         let make = |extent: Extent| {
-            let program = program_of(choice.row, self.rank, self.size, root);
-            self.plan(collective, choice.row.name, program, kernel, data_type.size(), op, extent)
+            let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
+            self.plan(collective, choice.row.name, program, kernel, data_type.size(), extent)
         };
         let plan = if sound.fingerprint.uneven {
             Arc::new(make(sound.extent.clone()))
         } else {
-            self.plans.find(&PlanKey { row: choice.number, fingerprint }, || make(sound.extent.clone()))
+            self.inner.plans.find(&PlanKey { row: choice.number, fingerprint }, || make(sound.extent.clone()))
         };
         let stamps = Stamps::collective(fingerprint, sound.pairs.clone());
         let mut prepared = Prepared { plan, sound, naming: Naming::Whole, stamps, own_input: None };
@@ -89,7 +90,6 @@ impl Communicator {
         Ok(prepared)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of a plan, put together in this file only")]
     fn plan(
         &self,
         collective: Collective,
@@ -97,20 +97,13 @@ impl Communicator {
         program: Program,
         kernel: Kernel,
         element_bytes: usize,
-        op: ReduceOp,
         extent: Extent,
     ) -> Plan {
-        let divides = op == ReduceOp::Avg && collective.reduces();
-        Plan::new(collective, row, program, kernel, divides, element_bytes, extent, self.facts.slicing())
+        Plan::new(collective, row, program, kernel, element_bytes, extent, self.inner.facts.slicing())
     }
 
     /// Gives a prepared call its number; from here on it must run.
-    pub(super) fn activate(
-        &self,
-        prepared: Prepared,
-        options: &CallOptions,
-        keep: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> Active {
+    pub(super) fn activate(&self, prepared: Prepared, keep: Option<Arc<dyn Any + Send + Sync>>) -> Active {
         let Prepared { plan, sound, naming, stamps, own_input } = prepared;
         let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
         let (channels, sequence) = match naming {
@@ -121,8 +114,8 @@ impl Communicator {
             Naming::Pair { to, from } => {
                 let sends = plan.collective != Collective::Recv;
                 let receives = plan.collective != Collective::Send;
-                let sending = if sends { next(&self.sent[to]) } else { 0 };
-                let receiving = if receives { next(&self.received[from]) } else { 0 };
+                let sending = if sends { next(&self.inner.sent[to]) } else { 0 };
+                let receiving = if receives { next(&self.inner.received[from]) } else { 0 };
                 (Channels::Messages { sending, receiving }, sending.max(receiving))
             }
         };
@@ -130,13 +123,13 @@ impl Communicator {
             collective: plan.collective,
             sequence,
             algorithm: Cow::Borrowed(plan.row),
-            size: self.size,
+            size: self.inner.size,
         };
         // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
         // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
         let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
         let operation = Operation::new(plan, memory, channels, naming, stamps);
-        Active::new(operation, call, options.timeout.unwrap_or(self.timeout), keep)
+        Active::new(operation, call, self.timeout(), keep)
     }
 }
 

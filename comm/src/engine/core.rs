@@ -161,7 +161,7 @@ impl Core {
     }
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
-        let error = fault::explain(self, found, &active.call, active.operation.sends);
+        let error = fault::explain(self, found, &active.call, active.operation.stamps.own());
         self.fail(error)
     }
 
@@ -170,7 +170,7 @@ impl Core {
             if self.ended.len() == REMEMBERED {
                 self.ended.pop_front();
             }
-            let fingerprint = Fingerprint::unpack(active.operation.sends);
+            let fingerprint = Fingerprint::unpack(active.operation.stamps.own());
             self.ended.push_back(Ended { call: active.call.clone(), fingerprint });
         }
     }
@@ -208,7 +208,7 @@ impl Core {
             let mut report = error.report().clone();
             report.reporter = Some(self.endpoint.me());
             let notice = Notice::Fault(report).encode();
-            for peer in (0..self.endpoint.size()).filter(|peer| *peer != self.endpoint.me()) {
+            for peer in self.others() {
                 self.endpoint.notify(peer, &notice);
             }
         }
@@ -362,10 +362,15 @@ impl Core {
         Ok(next)
     }
 
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.endpoint.me();
+        (0..self.endpoint.size()).filter(move |peer| *peer != me)
+    }
+
     /// Asks every peer what it is doing.
     fn query(&mut self) {
         let query = Notice::Query.encode();
-        for peer in (0..self.endpoint.size()).filter(|peer| *peer != self.endpoint.me()) {
+        for peer in self.others() {
             self.peers[peer].status = None;
             self.endpoint.notify(peer, &query);
         }

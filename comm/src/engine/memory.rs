@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     scratch: Place,
     /// The scratch's storage; never touched except through `scratch`.
     _storage: Vec<u64>,
+    /// An input that the call made itself.
+    _own_input: Option<Vec<u8>>,
 }
 
 // SAFETY: the addresses are the call's, which stays alive wherever the engine runs (see the module's text).
@@ -34,7 +36,14 @@ impl Memory {
     /// # Safety
     /// `input` is readable and `output` writable for their lengths, and nothing else accesses them (other than reading
     /// `input`), until the value is dropped. They may overlap only as the collective's in-place form says.
-    pub(crate) unsafe fn new(input: (*const u8, usize), output: (*mut u8, usize), scratch_bytes: usize) -> Memory {
+    ///
+    /// `own_input`, if there is one, is what `input` points into; it is kept with the memory.
+    pub(crate) unsafe fn new(
+        input: (*const u8, usize),
+        output: (*mut u8, usize),
+        scratch_bytes: usize,
+        own_input: Option<Vec<u8>>,
+    ) -> Memory {
         let mut storage = vec![0u64; scratch_bytes.div_ceil(8)];
         let scratch = Place { start: storage.as_mut_ptr().cast(), bytes: scratch_bytes };
         Memory {
@@ -42,6 +51,7 @@ impl Memory {
             output: Place { start: output.0, bytes: output.1 },
             scratch,
             _storage: storage,
+            _own_input: own_input,
         }
     }
 

@@ -4,7 +4,9 @@ use paceline_transport::{Channel, Endpoint, LinkError, Stamp};
 
 use super::memory::Memory;
 use super::plan::{Shapes, SharedPlan};
+use super::stamp::Stamps;
 use crate::collective::Collective;
+use crate::reduce::ReduceOp;
 use crate::schedule::{Buffer, Rank, Step};
 
 /// Why a call can't move on, and where it stood.
@@ -105,8 +107,7 @@ pub(crate) struct Operation {
     pub(crate) memory: Memory,
     pub(crate) channels: Channels,
     pub(crate) naming: Naming,
-    pub(crate) sends: Stamp,
-    pub(crate) expects: Stamp,
+    pub(crate) stamps: Stamps,
     lanes: Vec<Lane>,
     next_slice: usize,
     unfinished: usize,
@@ -130,11 +131,11 @@ impl Operation {
         memory: Memory,
         channels: Channels,
         naming: Naming,
-        (sends, expects): (Stamp, Stamp),
+        stamps: Stamps,
     ) -> Operation {
         let lanes: Vec<Lane> = (0..plan.lanes).map(|number| Lane::new(&plan, number, number)).collect();
         let (next_slice, unfinished) = (lanes.len(), plan.slices);
-        Operation { plan, memory, channels, naming, sends, expects, lanes, next_slice, unfinished }
+        Operation { plan, memory, channels, naming, stamps, lanes, next_slice, unfinished }
     }
 
     /// Whether all of it is done.
@@ -177,8 +178,7 @@ impl Operation {
                 memory: &self.memory,
                 channels: self.channels,
                 naming: self.naming,
-                sends: self.sends,
-                expects: self.expects,
+                stamps: &self.stamps,
                 endpoint,
                 moved: false,
             };
@@ -239,8 +239,7 @@ struct Walk<'a> {
     memory: &'a Memory,
     channels: Channels,
     naming: Naming,
-    sends: Stamp,
-    expects: Stamp,
+    stamps: &'a Stamps,
     endpoint: &'a mut Endpoint,
     moved: bool,
 }
@@ -280,7 +279,7 @@ impl Walk<'_> {
                 // SAFETY: no other step of the round writes what this one reads (schedule rule 2), and a span is inside
                 // its buffer or `read` panics.
                 let message = unsafe { self.memory.read(source.buffer, rest) };
-                let sent = self.endpoint.send(peer, channel, self.sends, message);
+                let sent = self.endpoint.send(peer, channel, self.stamps.to(peer), message);
                 match sent.map_err(|error| fault(peer, FaultCause::Link(error)))? {
                     Some(bytes) if bytes == message.len() => Ok(DONE),
                     Some(bytes) => Ok(moved + bytes),
@@ -364,7 +363,7 @@ impl Walk<'_> {
     fn arrived(&mut self, peer: usize, channel: Channel, wanted: usize) -> Result<bool, FaultCause> {
         match self.endpoint.head(peer, channel).map_err(FaultCause::Link)? {
             None => Ok(false),
-            Some(head) if head.stamp != self.expects => Err(FaultCause::Stamp { theirs: head.stamp }),
+            Some(head) if head.stamp != self.stamps.from(peer) => Err(FaultCause::Stamp { theirs: head.stamp }),
             Some(head) if head.left > wanted => Err(FaultCause::Length { arrived: head.left, wanted }),
             Some(_) => Ok(true),
         }
@@ -393,7 +392,9 @@ fn fold_runs(plan: &SharedPlan, target: *mut u8, runs: u32, run: impl Fn(u32) ->
 
 /// What is left to do when a slice's program has ended: an average's division.
 fn finish(plan: &SharedPlan, memory: &Memory, shapes: &Shapes) {
-    let Some(ranks) = plan.kernel.divides_by(plan.program.size) else { return };
+    if plan.kernel.op() != ReduceOp::Avg {
+        return;
+    }
     let holds = match plan.collective {
         Collective::AllReduce => Some(plan.program.chunks),
         Collective::Reduce => (plan.program.me == plan.program.root).then_some(plan.program.chunks),
@@ -405,6 +406,6 @@ fn finish(plan: &SharedPlan, memory: &Memory, shapes: &Shapes) {
         let elements = range.len() / plan.element_bytes;
         let target = memory.address(Buffer::Output, &range);
         // SAFETY: `address` has checked the range, and the slice's program has ended: no step touches it any more.
-        unsafe { plan.kernel.finish(ranks, target, elements) };
+        unsafe { plan.kernel.finish(plan.program.size, target, elements) };
     }
 }

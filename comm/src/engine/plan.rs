@@ -127,8 +127,10 @@ impl Plan {
             Buffer::Input => shapes.input.range(span.first, span.count),
             Buffer::Output => shapes.output.range(span.first, span.count),
             Buffer::Scratch => {
-                let start = lane * self.lane_scratch_bytes + span.first as usize * self.slot_bytes;
-                start..start + shapes.message().bytes(span.like, span.count)
+                let message = shapes.message();
+                let slot = lane * self.lane_scratch_bytes + span.first as usize * self.slot_bytes;
+                let start = slot + message.bytes(span.like - span.skip, span.skip);
+                start..start + message.bytes(span.like, span.count)
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What rides with every frame: which call a rank believes to be making.
 
+use std::sync::Arc;
+
 use paceline_transport::Stamp;
 
 use crate::collective::Collective;
@@ -18,6 +20,51 @@ pub(crate) struct Fingerprint {
     /// The count of the call; of uneven blocks, a digest of all counts.
     pub(crate) count: u64,
     pub(crate) uneven: bool,
+}
+
+/// The stamps of one call: what goes out to, and must come in from, each rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Stamps {
+    sends: Stamp,
+    expects: Stamp,
+    own: Stamp,
+    /// Elements to and from each rank, where they differ from pair to pair.
+    pairs: Option<Arc<[(u64, u64)]>>,
+}
+
+impl Stamps {
+    /// The same stamp everywhere, but for the counts where `pairs` are given.
+    pub(crate) fn collective(fingerprint: Fingerprint, pairs: Option<Arc<[(u64, u64)]>>) -> Stamps {
+        let stamp = fingerprint.pack();
+        Stamps { sends: stamp, expects: stamp, own: stamp, pairs }
+    }
+
+    /// A message of `sends` elements, and one of `expects` elements: whoever receives expects what a sender says.
+    pub(crate) fn message(own: Fingerprint, sends: u64, expects: u64) -> Stamps {
+        let of = |count| Fingerprint { collective: Collective::Send, count, ..own }.pack();
+        Stamps { sends: of(sends), expects: of(expects), own: own.pack(), pairs: None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn to(&self, peer: usize) -> Stamp {
+        match &self.pairs {
+            None => self.sends,
+            Some(pairs) => Stamp([self.sends.0[0], pairs[peer].0]),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn from(&self, peer: usize) -> Stamp {
+        match &self.pairs {
+            None => self.expects,
+            Some(pairs) => Stamp([self.expects.0[0], pairs[peer].1]),
+        }
+    }
+
+    /// What this rank says that the call is.
+    pub(crate) fn own(&self) -> Stamp {
+        self.own
+    }
 }
 
 const UNEVEN_BIT: u8 = 0x80;
@@ -63,18 +110,23 @@ impl std::fmt::Display for Fingerprint {
             return Ok(());
         }
         if self.uneven {
-            write!(f, " of {} blocks with counts of digest {:08x}", self.data_type, self.count as u32)?;
+            write!(f, " of {} in uneven blocks (counts {:#x})", self.data_type, self.count)?;
         } else {
             write!(f, " of {} {}", self.count, self.data_type)?;
         }
         if self.collective.reduces() {
-            write!(f, ", {}", ReduceOp::name_of_code(self.op).unwrap_or("an unknown operator"))?;
+            write!(f, ", {}", op_name(self.op))?;
         }
         if self.collective.has_root() {
             write!(f, ", root {}", self.root)?;
         }
         Ok(())
     }
+}
+
+fn op_name(code: u8) -> &'static str {
+    let plain = ReduceOp::PLAIN.into_iter().find(|op| op.code() == code);
+    plain.unwrap_or(ReduceOp::PreMulSum(0)).name()
 }
 
 #[cfg(test)]

@@ -1,0 +1,140 @@
+//! Several calls that run as one.
+
+use super::Communicator;
+use crate::collective::Collective;
+use crate::error::Result;
+use crate::reduce::{DataType, Element, ReduceOp, as_bytes, as_bytes_mut};
+use crate::request::{Buffers, Request};
+
+/// Calls collected to run together: all are under way at the same time, and [`Group::run`] returns when all have ended.
+///
+/// Messages in a group can't block each other, whatever the order in which their ranks add them.
+///
+/// ```
+/// # use paceline_comm::Communicator;
+/// # let ranks = Communicator::in_process(2)?;
+/// # std::thread::scope(|scope| for comm in &ranks { scope.spawn(move || {
+/// let peer = 1 - comm.rank();
+/// let (mine, mut theirs) = ([comm.rank() as i32; 4], [0i32; 4]);
+/// let mut group = comm.group();
+/// group.send(&mine, peer).recv(&mut theirs, peer);
+/// group.run().unwrap();
+/// assert_eq!(theirs, [peer as i32; 4]);
+/// # }); });
+/// # Ok::<(), paceline_comm::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a group does nothing until it is run"]
+pub struct Group<'c, 'b> {
+    comm: &'c Communicator,
+    requests: Vec<Request<'b>>,
+}
+
+impl<'c, 'b> Group<'c, 'b> {
+    pub(super) fn new(comm: &'c Communicator) -> Group<'c, 'b> {
+        Group { comm, requests: Vec::new() }
+    }
+
+    /// Adds any call.
+    pub fn add(&mut self, request: Request<'b>) -> &mut Self {
+        self.requests.push(request);
+        self
+    }
+
+    /// Adds a message to rank `to`.
+    pub fn send<T: Element>(&mut self, message: &'b [T], to: usize) -> &mut Self {
+        let buffers = Buffers::Separate { input: as_bytes(message), output: &mut [] };
+        self.add(Request::new(Collective::Send, T::DATA_TYPE, message.len(), buffers).root(to))
+    }
+
+    /// Adds a message from rank `from`.
+    pub fn recv<T: Element>(&mut self, message: &'b mut [T], from: usize) -> &mut Self {
+        let count = message.len();
+        let buffers = Buffers::Separate { input: &[], output: as_bytes_mut(message) };
+        self.add(Request::new(Collective::Recv, T::DATA_TYPE, count, buffers).root(from))
+    }
+
+    /// Adds an all-reduce.
+    pub fn all_reduce<T: Element>(&mut self, input: &'b [T], output: &'b mut [T], op: ReduceOp) -> &mut Self {
+        let count = input.len();
+        let buffers = Buffers::Separate { input: as_bytes(input), output: as_bytes_mut(output) };
+        self.add(Request::new(Collective::AllReduce, T::DATA_TYPE, count, buffers).op(op))
+    }
+
+    /// Adds an all-reduce in place.
+    pub fn all_reduce_in_place<T: Element>(&mut self, buffer: &'b mut [T], op: ReduceOp) -> &mut Self {
+        let count = buffer.len();
+        let buffers = Buffers::InPlace(as_bytes_mut(buffer));
+        self.add(Request::new(Collective::AllReduce, T::DATA_TYPE, count, buffers).op(op))
+    }
+
+    /// Adds a broadcast from rank `root`.
+    pub fn broadcast<T: Element>(&mut self, buffer: &'b mut [T], root: usize) -> &mut Self {
+        let count = buffer.len();
+        let buffers = Buffers::InPlace(as_bytes_mut(buffer));
+        self.add(Request::new(Collective::Broadcast, T::DATA_TYPE, count, buffers).root(root))
+    }
+
+    /// How many calls there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Runs all calls and returns when all have ended.
+    ///
+    /// A message of this rank to itself takes a `send` and a `recv` in the same group.
+    ///
+    /// # Errors
+    ///
+    /// The first error of any call. If a call can't be meant as it stands, none has begun.
+    pub fn run(self) -> Result<()> {
+        let Group { comm, requests } = self;
+        let requests = join_own_messages(requests, comm.rank());
+        let prepared = requests.into_iter().map(|request| comm.prepare(request)).collect::<Result<Vec<_>>>()?;
+        if prepared.is_empty() {
+            return Ok(());
+        }
+        let calls: Vec<_> = prepared.into_iter().map(|call| comm.activate(call, None)).collect();
+        comm.inner.engine.run(calls)
+    }
+}
+
+/// Joins each message of a rank to itself with the one that receives it.
+fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Vec<Request<'_>> {
+    let mine = |request: &Request<'_>, collective| request.collective == collective && request.root == me;
+    let (mut sends, mut rest) = (std::collections::VecDeque::new(), Vec::with_capacity(requests.len()));
+    let mut receives = std::collections::VecDeque::new();
+    for request in requests {
+        if mine(&request, Collective::Send) {
+            sends.push_back(request);
+        } else if mine(&request, Collective::Recv) {
+            receives.push_back(request);
+        } else {
+            rest.push(request);
+        }
+    }
+    while !sends.is_empty() && !receives.is_empty() {
+        let (send, recv) = (sends.pop_front().expect("looked at"), receives.pop_front().expect("looked at"));
+        let data_type: DataType = send.data_type;
+        match (send.buffers, recv.buffers) {
+            (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => {
+                let buffers = Buffers::Separate { input, output };
+                rest.push(Request::new(Collective::SendRecv, data_type, send.count, buffers).root(me).source(me));
+            }
+            (send_buffers, recv_buffers) => {
+                rest.push(Request { buffers: send_buffers, ..send });
+                rest.push(Request { buffers: recv_buffers, ..recv });
+            }
+        }
+    }
+    rest.extend(sends);
+    rest.extend(receives);
+    rest
+}

@@ -1,5 +1,24 @@
 //! Programs as text: a row for each round, a column for each rank; and back.
 //!
+//! ```
+//! use paceline_comm::algorithm::row;
+//! use paceline_comm::collective::Collective;
+//! use paceline_comm::schedule::text;
+//!
+//! let programs = row(Collective::ReduceScatter, "ring").unwrap().programs(3, 0);
+//! let drawing = text::draw(&programs);
+//! assert_eq!(
+//!     drawing,
+//!     "\
+//! ranks 3 root 0 chunks 3
+//!      | 0               | 1               | 2               |
+//!    0 | i2>1 s0[1]=i1+2 | i0>2 s0[2]=i2+0 | i1>0 s0[0]=i0+1 |
+//!    1 | s0[1]>1 0=i0+2  | s0[2]>2 0=i1+0  | s0[0]>0 0=i2+1  |
+//! "
+//! );
+//! assert_eq!(text::parse(&drawing), Ok(programs));
+//! ```
+//!
 //! | Text | Step |
 //! |---|---|
 //! | `3>1` | send chunk 3 to rank 1 |
@@ -17,6 +36,8 @@
 //! | `s2[5..8]` | the run at slot 2 that holds chunks 5 to 7 |
 //! | `s2[5:6..8]` | of the run at slot 2 that begins with chunk 5: chunks 6 and 7 |
 
+mod parse;
 mod write;
 
+pub use parse::{ParseError, parse};
 pub use write::draw;

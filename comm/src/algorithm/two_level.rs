@@ -8,18 +8,18 @@ use crate::schedule::{Program, View};
 
 /// The ranks of this rank's group, and the ranks at the same place in every group; `None` if there is one level only.
 fn levels(p: &Program) -> Option<(View, View)> {
-    let n_groups = p.size / p.group;
-    let (group, place) = (p.me / p.group, p.me % p.group);
-    let inside = View::ranks(group * p.group, 1, p.group);
-    let across = View::ranks(place, p.group, n_groups);
-    (1 < p.group && 1 < n_groups).then_some((inside, across))
+    let group = p.group();
+    let (place, n_groups) = (p.me % group, p.size / group);
+    let inside = View::ranks(p.me - place, 1, group);
+    let across = View::ranks(place, group, n_groups);
+    (1 < group && 1 < n_groups).then_some((inside, across))
 }
 
 /// Reduce-scatter inside, all-reduce across, all-gather inside.
 pub fn all_reduce(p: &mut Program) {
     let Some((inside, across)) = levels(p) else { return ring::all_reduce(p) };
     let n_groups = across.size;
-    let place = p.me % p.group;
+    let place = across.rank_first;
     p.within(inside.chunks(0, n_groups), ring::reduce_scatter_phase);
     p.within(across.chunks(place * n_groups, 1).going_on(), ring::all_reduce);
     p.within(inside.chunks(0, n_groups).going_on(), ring::all_gather_phase);

@@ -8,9 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
+mod hash;
 mod program;
+mod run;
 mod span;
 mod step;
+pub mod text;
 mod view;
 
 pub use program::Program;

@@ -15,14 +15,14 @@ pub struct Program {
     pub chunks: u32,
     /// How many slots of scratch the steps use. Kept up by [`Program::round`].
     pub scratch: u32,
-    /// How many neighbouring ranks are near each other, for the rows that work in levels; it divides the size.
-    pub group: u32,
-    pub(super) steps: Vec<Step>,
+    /// How many neighbouring ranks are near each other, for the rows that work in levels; `None` if nobody has said.
+    group: Option<u32>,
+    steps: Vec<Step>,
     round_ends: Vec<u32>,
 }
 
 impl Program {
-    /// An empty program. The group is the largest divisor of the size that is not above its square root.
+    /// An empty program.
     ///
     /// # Panics
     ///
@@ -30,8 +30,7 @@ impl Program {
     #[must_use]
     pub fn new(me: Rank, size: u32, root: Rank, chunks: u32) -> Program {
         assert!(me < size && root < size, "rank {me} and root {root} must be below the size, {size}");
-        let group = (1..=size.isqrt()).rev().find(|g| size.is_multiple_of(*g)).unwrap_or(1);
-        Program { me, size, root, chunks, scratch: 0, group, steps: Vec::new(), round_ends: Vec::new() }
+        Program { me, size, root, chunks, scratch: 0, group: None, steps: Vec::new(), round_ends: Vec::new() }
     }
 
     /// The same program with groups of `group` neighbouring ranks, before anything is written.
@@ -42,7 +41,15 @@ impl Program {
     #[must_use]
     pub fn with_group(self, group: u32) -> Program {
         assert!(group > 0 && self.size.is_multiple_of(group), "a group of {group} must divide the size, {}", self.size);
-        Program { group, ..self }
+        Program { group: Some(group), ..self }
+    }
+
+    /// How many neighbouring ranks are near each other. If nobody has said: the largest divisor of the size that is not
+    /// above its square root.
+    #[must_use]
+    pub fn group(&self) -> u32 {
+        let default = || (1..=self.size.isqrt()).rev().find(|group| self.size.is_multiple_of(*group));
+        self.group.or_else(default).unwrap_or(1)
     }
 
     /// Appends a round. A round without steps is not kept.
@@ -81,6 +88,20 @@ impl Program {
     pub fn steps_of(&self, round: usize) -> &[Step] {
         let first = if round == 0 { 0 } else { self.round_ends[round - 1] as usize };
         &self.steps[first..self.round_ends[round] as usize]
+    }
+
+    /// The same program with another step in one place. How much scratch it has stays as it was.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such step.
+    #[must_use]
+    pub fn with_step(&self, round: usize, index: usize, step: Step) -> Program {
+        assert!(index < self.steps_of(round).len(), "round {round} has no step {index}");
+        let mut program = self.clone();
+        let first = self.round_ends[round] as usize - self.steps_of(round).len();
+        program.steps[first + index] = step;
+        program
     }
 
     /// All rounds, in order.

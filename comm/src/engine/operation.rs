@@ -109,13 +109,13 @@ pub(crate) struct Operation {
     pub(crate) naming: Naming,
     pub(crate) stamps: Stamps,
     lanes: Vec<Lane>,
-    next_slice: usize,
     unfinished: usize,
 }
 
 #[derive(Debug)]
 struct Lane {
     number: usize,
+    slice: usize,
     shapes: Shapes,
     round: usize,
     /// Per step of the round, bytes moved, or `DONE`.
@@ -134,8 +134,8 @@ impl Operation {
         stamps: Stamps,
     ) -> Operation {
         let lanes: Vec<Lane> = (0..plan.lanes).map(|number| Lane::new(&plan, number, number)).collect();
-        let (next_slice, unfinished) = (lanes.len(), plan.slices);
-        Operation { plan, memory, channels, naming, stamps, lanes, next_slice, unfinished }
+        let unfinished = plan.slices;
+        Operation { plan, memory, channels, naming, stamps, lanes, unfinished }
     }
 
     /// Whether all of it is done.
@@ -165,9 +165,10 @@ impl Operation {
                 finish(&self.plan, &self.memory, &lane.shapes);
                 self.unfinished -= 1;
                 moved = true;
-                if self.next_slice < self.plan.slices {
-                    *lane = Lane::new(&self.plan, number, self.next_slice);
-                    self.next_slice += 1;
+                // Fixed beforehand, so that every rank runs a slice on the same lane whichever lane is first to be free.
+                let next = lane.slice + self.plan.lanes;
+                if next < self.plan.slices {
+                    *lane = Lane::new(&self.plan, number, next);
                 } else {
                     lane.finished = true;
                 }
@@ -219,7 +220,7 @@ impl Operation {
 
 impl Lane {
     fn new(plan: &SharedPlan, number: usize, slice: usize) -> Lane {
-        let mut lane = Lane { number, shapes: plan.shapes(slice), round: 0, moved: Vec::new(), finished: false };
+        let mut lane = Lane { number, slice, shapes: plan.shapes(slice), round: 0, moved: Vec::new(), finished: false };
         lane.open_round(plan);
         lane
     }
@@ -252,6 +253,10 @@ impl Walk<'_> {
         let mut all = true;
         for (place, step) in plan.program.steps_of(lane.round).iter().enumerate() {
             if lane.moved[place] == DONE {
+                continue;
+            }
+            if plan.before(lane.round, place).is_some_and(|earlier| lane.moved[earlier] != DONE) {
+                all = false;
                 continue;
             }
             let before = lane.moved[place];

@@ -1,5 +1,6 @@
 //! A call made ready to run: the row's program, and where its chunks lie in each slice.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::shape::Shape;
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     slice_elements: usize,
     pub(crate) slices: usize,
     pub(crate) lanes: usize,
+    /// Per round, per step, the step of the round that goes before it on the same channel; empty where there is none.
+    queues: Vec<Box<[u32]>>,
     /// Bytes of one slot of scratch.
     slot_bytes: usize,
     /// Bytes of one lane's scratch.
@@ -73,6 +76,7 @@ impl Plan {
         let slice_elements = elements.div_ceil(slices).next_multiple_of(64).min(elements);
         let slices = if slice_elements == 0 { 1 } else { elements.div_ceil(slice_elements) };
         let lanes = slicing.lanes.min(slices).max(1);
+        let queues = program.rounds().map(queue).collect();
         let mut plan = Plan {
             collective,
             row,
@@ -83,6 +87,7 @@ impl Plan {
             slice_elements,
             slices,
             lanes,
+            queues,
             slot_bytes: 0,
             lane_scratch_bytes: 0,
         };
@@ -118,6 +123,13 @@ impl Plan {
                 message_is_input: matches!(self.collective, Collective::ReduceScatter | Collective::Scatter),
             },
         }
+    }
+
+    /// The step of the round that must have ended before step `step` may begin: they share a channel, and what one rank
+    /// sends another arrives in the order of the steps.
+    #[inline(always)]
+    pub(crate) fn before(&self, round: usize, step: usize) -> Option<usize> {
+        self.queues[round].get(step).filter(|before| **before != NOTHING).map(|before| *before as usize)
     }
 
     /// The bytes of a span, in the buffer it names, for a slice that runs on `lane`.
@@ -157,6 +169,24 @@ impl Shapes {
     fn message(&self) -> &Shape {
         if self.blocks && self.message_is_input { &self.input } else { &self.output }
     }
+}
+
+const NOTHING: u32 = u32::MAX;
+
+/// Which step of a round goes before which on the same channel.
+fn queue(steps: &[Step]) -> Box<[u32]> {
+    let channel = |step: &Step| match *step {
+        Step::Send { to, .. } => Some((to, false)),
+        Step::Recv { from, .. } | Step::RecvReduce { from, .. } => Some((from, true)),
+        Step::Copy { .. } | Step::Reduce { .. } => None,
+    };
+    let mut last = HashMap::new();
+    let before = |(place, step): (usize, &Step)| match channel(step) {
+        Some(channel) => last.insert(channel, place as u32).unwrap_or(NOTHING),
+        None => NOTHING,
+    };
+    let queue: Vec<u32> = steps.iter().enumerate().map(before).collect();
+    if queue.iter().all(|before| *before == NOTHING) { Box::default() } else { queue.into() }
 }
 
 fn takes_blocks_one_by_one(program: &Program) -> bool {

@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod link;
+pub mod tcp;
 
 pub use clock::{Clock, Time};
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};

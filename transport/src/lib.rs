@@ -16,6 +16,7 @@ mod machine;
 mod ring;
 mod segment;
 mod sync;
+pub mod tcp;
 
 pub use clock::{Clock, Time};
 pub use control::ControlEvent;

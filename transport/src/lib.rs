@@ -7,7 +7,11 @@
 //! A link has one contract ([`link`]) and a closed set of kinds, one room each.
 
 pub mod clock;
+pub mod environment;
 pub mod link;
+pub mod rendezvous;
 
 pub use clock::{Clock, Time};
+pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
+pub use rendezvous::{Exchanged, Rendezvous, RendezvousError, Setup};

@@ -1,0 +1,111 @@
+//! The variables that mean something, by name.
+
+/// One environment variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What holds when it is not set, in words.
+    pub default: &'static str,
+    /// What it sets and what it may be set to.
+    pub meaning: &'static str,
+}
+
+const fn row(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, default, meaning }
+}
+
+/// Paceline's own variables.
+pub const VARIABLES: &[Variable] = &[
+    row(
+        "PACELINE_RENDEZVOUS",
+        "from the launcher",
+        "Where the ranks meet: `tcp://host:port` (rank 0 listens there; exactly that port), `file:///path` or a path \
+         (all hosts share it; rank 0 writes its address), `local://name` (one host; nothing is left behind).",
+    ),
+    row("PACELINE_RANK", "from the launcher, else 0", "This process's rank, 0 to size - 1."),
+    row("PACELINE_SIZE", "from the launcher, else 1", "How many ranks there are."),
+    row("PACELINE_LOCAL_RANK", "from the launcher", "This process's place among the ranks of its host."),
+    row("PACELINE_LOCAL_SIZE", "from the launcher", "How many ranks its host has."),
+    row(
+        "PACELINE_LAUNCHER",
+        "whichever is found",
+        "Whose variables give rank and size: `paceline`, `torchrun`, `openmpi`, `pmi`, `slurm` or `none`. Decides when \
+         several contradict each other.",
+    ),
+    row(
+        "PACELINE_JOB",
+        "from the launcher, else empty",
+        "A name for the job. Ranks that come to the same address with another name are turned away.",
+    ),
+    row(
+        "PACELINE_TOKEN",
+        "none",
+        "A secret that every rank must know, at least 8 bytes; take 16 random ones or more. Ranks prove that they know \
+         it and never send it.",
+    ),
+    row("PACELINE_TOKEN_FILE", "none", "A file that holds the token, so that it stands in no command line."),
+    row(
+        "PACELINE_TIMEOUT",
+        "300s",
+        "How long a collective waits for a rank: `300`, `500ms`, `2m`. A rank that died is noticed within a second all \
+         the same; the limit is for one that is stopped, lost or busy, say with a checkpoint.",
+    ),
+    row("PACELINE_INIT_TIMEOUT", "120s", "How long the ranks wait for each other at the start."),
+    row(
+        "PACELINE_INTERFACE",
+        "all but loopback",
+        "Network interfaces to use: `eth,ib` (names that begin so), `=eth0,=eth1` (exactly), `^docker,lo` (all but).",
+    ),
+    row("PACELINE_FAMILY", "any", "IP version: `4`, `6` or `any`."),
+    row("PACELINE_PORTS", "the system chooses", "Ports to listen on: `lo-hi`, for firewalls."),
+    row("PACELINE_LINKS", "inproc,shm,tcp", "Which kinds of link may be used."),
+    row("PACELINE_TCP_STREAMS", "chosen by measuring", "TCP connections to each peer, 1 to 64."),
+    row(
+        "PACELINE_ALGORITHM",
+        "chosen by cost",
+        "The algorithm, by collective: `all_reduce=ring,broadcast=binomial`. An impossible one is an error.",
+    ),
+    row("PACELINE_LOG", "warn", "What the tools log, as a filter of `tracing`: `info`, `paceline_transport=debug`."),
+    row("PACELINE_UPDATE", "not set", "Set to 1, tests that compare a generated file rewrite it instead."),
+];
+
+/// Variables of launchers, read where paceline's own are not set.
+pub const LAUNCHER_VARIABLES: &[Variable] = &[
+    row("RANK", "torchrun", "Rank."),
+    row("WORLD_SIZE", "torchrun", "Size."),
+    row("LOCAL_RANK", "torchrun", "Local rank."),
+    row("LOCAL_WORLD_SIZE", "torchrun", "Local size."),
+    row("MASTER_ADDR", "torchrun", "Host of rank 0."),
+    row("MASTER_PORT", "torchrun", "First of 16 ports that rank 0 tries; torchrun's own store may hold the first."),
+    row("TORCHELASTIC_RUN_ID", "torchrun", "Part of the job's name."),
+    row("TORCHELASTIC_RESTART_COUNT", "torchrun", "Part of the job's name."),
+    row("OMPI_COMM_WORLD_RANK", "Open MPI", "Rank."),
+    row("OMPI_COMM_WORLD_SIZE", "Open MPI", "Size."),
+    row("OMPI_COMM_WORLD_LOCAL_RANK", "Open MPI", "Local rank."),
+    row("OMPI_COMM_WORLD_LOCAL_SIZE", "Open MPI", "Local size; equal to the size on one host."),
+    row("OMPI_MCA_orte_hnp_uri", "Open MPI", "Addresses of mpirun's host, where rank 0 mostly runs."),
+    row("OMPI_MCA_orte_precondition_transports", "Open MPI", "Part of the job's name."),
+    row("PMIX_NAMESPACE", "Open MPI", "Part of the job's name."),
+    row("PMI_RANK", "MPICH, Intel MPI", "Rank."),
+    row("PMI_SIZE", "MPICH, Intel MPI", "Size."),
+    row("MPI_LOCALRANKID", "MPICH, Intel MPI", "Local rank."),
+    row("MPI_LOCALNRANKS", "MPICH, Intel MPI", "Local size; equal to the size on one host."),
+    row("PMI_FD", "MPICH, Intel MPI", "Descriptor of the connection to the process manager."),
+    row("PMI_PORT", "MPICH, Intel MPI", "Address of the process manager, where there is no descriptor."),
+    row("PMI_ID", "MPICH, Intel MPI", "This process's name at that address."),
+    row("SLURM_PROCID", "Slurm", "Rank."),
+    row("SLURM_STEP_NUM_TASKS", "Slurm", "Size."),
+    row("SLURM_NTASKS", "Slurm", "Size, where the step's is not set."),
+    row("SLURM_LOCALID", "Slurm", "Local rank."),
+    row("SLURM_STEP_TASKS_PER_NODE", "Slurm", "Local size, with SLURM_NODEID."),
+    row("SLURM_NODEID", "Slurm", "Which node of the step this is."),
+    row("SLURM_STEP_NODELIST", "Slurm", "The step's nodes; the first has rank 0."),
+    row("SLURM_STEP_NUM_NODES", "Slurm", "How many nodes the step has."),
+    row("SLURM_JOB_ID", "Slurm", "Part of the job's name; chooses the port."),
+    row("SLURM_STEP_ID", "Slurm", "The same; tells a step of srun from a batch script."),
+];
+
+pub(super) fn is_known(name: &str) -> bool {
+    VARIABLES.iter().chain(LAUNCHER_VARIABLES).any(|row| row.name == name)
+}

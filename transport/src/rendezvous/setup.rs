@@ -1,0 +1,218 @@
+//! What a rank must know before it can meet the others.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::environment::{Environment, EnvironmentError};
+use crate::link::LinkKind;
+
+use super::{Hub, Rendezvous, RendezvousError, Token, launcher};
+
+/// The versions of IP that may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Family {
+    /// Either.
+    #[default]
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+impl Family {
+    /// Whether `address` is of this family.
+    #[must_use]
+    pub fn allows(self, address: std::net::IpAddr) -> bool {
+        match self {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+/// What a rank must know before it can meet the others: who it is, where they meet, and what it may use.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// This rank.
+    pub rank: usize,
+    /// How many ranks there are.
+    pub size: usize,
+    /// This rank's place among those of its host, if a launcher said so.
+    pub local_rank: Option<usize>,
+    /// How many ranks the host has, if a launcher said so.
+    pub local_size: Option<usize>,
+    /// Where the ranks meet.
+    pub how: Rendezvous,
+    /// The job's name; ranks that come with another are turned away. May be empty.
+    pub job_name: String,
+    /// The secret that all ranks must know, if any.
+    pub token: Option<Token>,
+    /// How long a collective waits for a rank.
+    pub timeout: Duration,
+    /// How long the ranks wait for each other at the start.
+    pub init_timeout: Duration,
+    /// Which network interfaces may be used, in NCCL's syntax; checked for form only.
+    pub interface: Option<String>,
+    /// Which versions of IP may be used.
+    pub family: Family,
+    /// Which ports to listen on, if not the system's choice.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Which kinds of link may be used.
+    pub links: Vec<LinkKind>,
+    /// TCP connections to each peer, if not measured.
+    pub tcp_streams: Option<usize>,
+    /// The algorithm by collective, as text; checked by whoever knows collectives.
+    pub algorithm: Option<String>,
+}
+
+impl Setup {
+    /// The most ranks that a job may have.
+    pub const MOST_RANKS: usize = 1 << 20;
+    /// How long a collective waits where nothing is set.
+    pub const TIMEOUT: Duration = Duration::from_secs(300);
+    /// How long the ranks wait for each other at the start where nothing is set.
+    pub const INIT_TIMEOUT: Duration = Duration::from_secs(120);
+
+    /// Rank `rank` of `size` that meets the others at `how`; all else as where nothing is set.
+    #[must_use]
+    pub fn new(rank: usize, size: usize, how: Rendezvous) -> Setup {
+        Setup {
+            rank,
+            size,
+            local_rank: None,
+            local_size: None,
+            how,
+            job_name: String::new(),
+            token: None,
+            timeout: Setup::TIMEOUT,
+            init_timeout: Setup::INIT_TIMEOUT,
+            interface: None,
+            family: Family::Any,
+            ports: None,
+            links: vec![LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp],
+            tcp_streams: None,
+            algorithm: None,
+        }
+    }
+
+    /// The only rank.
+    #[must_use]
+    pub fn alone() -> Setup {
+        Setup { local_rank: Some(0), local_size: Some(1), ..Setup::new(0, 1, Rendezvous::Alone) }
+    }
+
+    /// A thread that meets the others in `hub`.
+    #[must_use]
+    pub fn in_hub(hub: &Hub, rank: usize) -> Setup {
+        let size = hub.size();
+        Setup { local_rank: Some(rank), local_size: Some(size), ..Setup::new(rank, size, Rendezvous::Hub(hub.clone())) }
+    }
+
+    /// What the environment says: paceline's variables first, then those of torchrun, Open MPI, MPICH and Intel MPI, and
+    /// Slurm; with none of them, [`alone`](Setup::alone). Warns of `PACELINE_*` variables that mean nothing.
+    ///
+    /// # Errors
+    /// A value can't be used, sources contradict each other, or the ranks have nowhere to meet.
+    pub fn from_env(environment: &Environment) -> Result<Setup, RendezvousError> {
+        environment.warn_of_unknown();
+        let mut setup = launcher::who_and_where(environment)?;
+        setup.read_options(environment)?;
+        setup.validate()?;
+        Ok(setup)
+    }
+
+    fn read_options(&mut self, environment: &Environment) -> Result<(), RendezvousError> {
+        if let Some(name) = environment.text("PACELINE_JOB")? {
+            self.job_name = name.to_owned();
+        }
+        self.token = token(environment)?;
+        self.timeout = environment.duration("PACELINE_TIMEOUT")?.unwrap_or(Setup::TIMEOUT);
+        self.init_timeout = environment.duration("PACELINE_INIT_TIMEOUT")?.unwrap_or(Setup::INIT_TIMEOUT);
+        let form = "names with commas between; = before one for exactly that, ^ before all for all but these";
+        self.interface = environment.parsed("PACELINE_INTERFACE", form, filter)?;
+        let families = [("4", Family::V4), ("6", Family::V6), ("any", Family::Any)];
+        self.family = environment.one_of("PACELINE_FAMILY", &families)?.unwrap_or_default();
+        self.ports = environment.ports("PACELINE_PORTS")?;
+        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp].map(|kind| (kind.name(), kind));
+        if let Some(links) = environment.list_of("PACELINE_LINKS", &kinds)? {
+            self.links = links;
+        }
+        self.tcp_streams = environment.count("PACELINE_TCP_STREAMS", 1..=64)?;
+        self.algorithm = environment.text("PACELINE_ALGORITHM")?.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Checks what can be checked without the other ranks.
+    ///
+    /// # Errors
+    /// Something in the setup is senseless.
+    pub fn validate(&self) -> Result<(), RendezvousError> {
+        if self.size == 0 || Setup::MOST_RANKS < self.size {
+            let problem = format!("a size of {}; a job has 1 to {} ranks", self.size, Setup::MOST_RANKS);
+            return Err(RendezvousError::Setup(problem));
+        }
+        if self.size <= self.rank {
+            return Err(RendezvousError::RankOutOfRange { rank: self.rank, size: self.size });
+        }
+        if let (Some(rank), Some(size)) = (self.local_rank, self.local_size)
+            && (size <= rank || self.size < size)
+        {
+            let problem = format!("local rank {rank} of {size} local ranks, of {} in all, can't be", self.size);
+            return Err(RendezvousError::Setup(problem));
+        }
+        if self.interface.as_deref().is_some_and(|text| filter(text).is_none()) {
+            let problem = format!("interface filter {:?} isn't understood", self.interface);
+            return Err(RendezvousError::Setup(problem));
+        }
+        if self.links.is_empty() {
+            return Err(RendezvousError::Setup("no kind of link may be used".to_owned()));
+        }
+        if self.size > 1 && matches!(self.how, Rendezvous::Alone) {
+            return Err(RendezvousError::NowhereToMeet { size: self.size });
+        }
+        Ok(())
+    }
+
+    /// Whether the interface filter lets an interface through; without one, all but loopback.
+    pub(super) fn allows_interface(&self, interface: &str) -> bool {
+        let Some(filter) = &self.interface else { return interface != "lo" };
+        let (names, wanted) = filter.strip_prefix('^').map_or((filter.as_str(), true), |names| (names, false));
+        let hit = names.split(',').map(str::trim).any(|name| match name.strip_prefix('=') {
+            Some(exact) => interface == exact,
+            None => interface.starts_with(name),
+        });
+        hit == wanted
+    }
+}
+
+fn filter(text: &str) -> Option<String> {
+    let names = text.strip_prefix('^').unwrap_or(text).split(',').map(str::trim);
+    let sound = |name: &str| {
+        let name = name.strip_prefix('=').unwrap_or(name);
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !"^=/".contains(c))
+    };
+    names.into_iter().all(sound).then(|| text.to_owned())
+}
+
+fn token(environment: &Environment) -> Result<Option<Token>, RendezvousError> {
+    let form = format!("a secret of at least {} bytes", Token::LEAST);
+    let inline = environment.parsed("PACELINE_TOKEN", &form, |text| Token::new(text))?;
+    let path = environment.text("PACELINE_TOKEN_FILE")?;
+    for name in ["PACELINE_TOKEN", "PACELINE_TOKEN_FILE"] {
+        if environment.is_present(name) && environment.text(name)?.is_none() {
+            let (variable, value) = (name.to_owned(), String::new());
+            let allowed = format!("{form}, or not set; an empty one would leave the job open");
+            return Err(EnvironmentError { variable, value, allowed }.into());
+        }
+    }
+    let Some(path) = path else { return Ok(inline) };
+    if inline.is_some() {
+        let (first, second) = ("PACELINE_TOKEN is set".to_owned(), "PACELINE_TOKEN_FILE is too".to_owned());
+        return Err(RendezvousError::Contradiction { first, second });
+    }
+    let refuse = |problem: String| RendezvousError::Setup(format!("token file {path}: {problem}"));
+    let secret = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    Token::new(secret.trim_ascii()).map(Some).ok_or_else(|| refuse(format!("it doesn't hold {form}")))
+}

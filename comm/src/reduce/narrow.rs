@@ -23,6 +23,11 @@ pub(super) trait Layout: 'static {
     const NAN_FIRST: u32;
     /// The infinity, where there is one.
     const INFINITY: Option<u32>;
+    /// The smallest magnitude that is no number.
+    const INFINITY_OR_NAN: u32 = match Self::INFINITY {
+        Some(infinity) => infinity,
+        None => Self::NAN_FIRST,
+    };
     /// The f32 that finite numbers are cut to before they are rounded.
     const LIMIT: f32;
 

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::format::Format;
+use super::format::{Format, exact_inverse};
 
 /// The layout of a narrow float that is not simply the top of an f32.
 pub(super) trait Layout: 'static {
@@ -181,5 +181,9 @@ impl<L: Layout> Format for Narrow<L> {
     #[inline(always)]
     fn divisor(ranks: u32) -> f32 {
         ranks as f32
+    }
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<f32> {
+        exact_inverse(ranks)
     }
 }

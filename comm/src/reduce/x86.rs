@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::bfloat::Bf16;
-use super::format::Format;
+use super::format::{Format, exact_inverse};
 use super::narrow::{Half, Narrow};
 
 macro_rules! halves {
@@ -56,6 +56,11 @@ macro_rules! halves {
                 // SAFETY: as above.
                 unsafe { $splat(ranks as f32) }
             }
+            #[inline(always)]
+            fn inverse(ranks: u32) -> Option<$wide> {
+                // SAFETY: as above.
+                exact_inverse(ranks).map(|inverse| unsafe { $splat(inverse) })
+            }
         }
     };
 }
@@ -103,7 +108,7 @@ impl Format for Bf16x32 {
 
     #[inline(always)]
     fn decode(lane: [u8; 64]) -> (__m512, __m512) {
-        // SAFETY (here and below): only the table of the level with these instructions uses this format.
+        // SAFETY: here and below, only the table of the level with these instructions uses this format.
         unsafe {
             let both = _mm512_loadu_si512(lane.as_ptr().cast());
             let even = _mm512_slli_epi32::<16>(both);
@@ -174,6 +179,12 @@ impl Format for Bf16x32 {
     fn divisor(ranks: u32) -> __m512 {
         // SAFETY: as above.
         unsafe { _mm512_set1_ps(ranks as f32) }
+    }
+
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<(__m512, __m512)> {
+        // SAFETY: as above.
+        exact_inverse(ranks).map(|inverse| unsafe { (_mm512_set1_ps(inverse), _mm512_set1_ps(inverse)) })
     }
 }
 

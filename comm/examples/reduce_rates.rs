@@ -1,4 +1,4 @@
-//! How fast each reduction is, beside a copy: `cargo run --release -p paceline-comm --example reduce_rates [KiB]`.
+//! How fast each reduction is, beside a copy: `cargo run --release -p paceline-comm --example reduce_rates [KiB] [type]`.
 //!
 //! Bytes of the target per second, as a share of what memcpy does with buffers of the same size (by default 128 KiB,
 //! so that three of them lie in a second-level cache). Below 1 the reduction is slower than the copy.
@@ -10,6 +10,7 @@ use paceline_comm::reduce::{DataType, Kernel, Level, ReduceOp};
 
 fn main() {
     let bytes = std::env::args().nth(1).map_or(128, |kib| kib.parse::<usize>().expect("a number of KiB")) << 10;
+    let only = std::env::args().nth(2).map(|name| DataType::named(&name).expect("an element type"));
     let mut target = vec![0u8; bytes];
     let sources: Vec<Vec<u8>> = (0..8).map(|seed| noise(seed, bytes)).collect();
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
@@ -20,10 +21,10 @@ fn main() {
     println!("{:>9} {:>9} {:>7} | shares of memcpy's rate:", "level", "type", "op");
     println!("{:>27} | {:>8} {:>8} {:>8} {:>8} {:>8}", "", "combine", "in place", "fold 3", "fold 4", "fold 8");
     for level in Level::ALL.iter().copied().filter(|level| level.is_available()) {
-        for data_type in DataType::ALL {
+        for data_type in DataType::ALL.into_iter().filter(|data_type| only.is_none_or(|only| only == *data_type)) {
             for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max] {
                 let kernel = Kernel::at(level, data_type, op);
-                let calls: &mut [&mut dyn FnMut(&mut [u8])] = &mut [
+                let calls: [Call; 5] = [
                     &mut |target| kernel.combine_bytes(target, sources[0], sources[1]),
                     &mut |target| kernel.accumulate_bytes(target, sources[1]),
                     &mut |target| kernel.fold_bytes(target, &sources[..3]),
@@ -37,15 +38,21 @@ fn main() {
                 println!();
             }
             let average = Kernel::at(level, data_type, ReduceOp::Avg);
-            let scaled = Kernel::at(level, data_type, ReduceOp::PreMulSum(noise(9, 8)[0].into()));
+            let scaled = Kernel::at(level, data_type, ReduceOp::PreMulSum(0x3838_3838_3838_3838));
             print!("{:>9} {data_type:>9} {:>7} |", format!("{level:?}"), "scale");
             println!(" {:>8.2}", rate(&mut |target| scaled.scale_bytes(target, sources[0])) / rate(&mut { copy }));
             print!("{:>9} {data_type:>9} {:>7} |", format!("{level:?}"), "finish");
-            println!(" {:>8.2}", rate(&mut |target| average.finish_bytes(3, target)) / rate(&mut { copy }));
+            for ranks in [2, 3] {
+                print!(" {:>8.2}", rate(&mut |target| average.finish_bytes(ranks, target)) / rate(&mut { copy }));
+            }
+            println!("  (2 and 3 ranks)");
         }
     }
     target[0] = 1;
 }
+
+/// Something to measure, on a target.
+type Call<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// The seconds of the fastest of a few batches, per call.
 fn fastest(target: &mut [u8], call: &mut dyn FnMut(&mut [u8])) -> f64 {

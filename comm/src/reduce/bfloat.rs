@@ -3,7 +3,7 @@
 //! A 32-bit lane holds two elements. Both widen and narrow where they lie, by shifts and masks, so that no shuffle is
 //! needed between 16-bit and 32-bit vectors.
 
-use super::format::Format;
+use super::format::{Format, exact_inverse};
 
 /// One bfloat16.
 pub(super) struct Bf16;
@@ -54,6 +54,10 @@ impl Format for Bf16 {
     fn divisor(ranks: u32) -> f32 {
         ranks as f32
     }
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<f32> {
+        exact_inverse(ranks)
+    }
 }
 
 impl Format for Bf16Pair {
@@ -91,5 +95,9 @@ impl Format for Bf16Pair {
     #[inline(always)]
     fn divisor(ranks: u32) -> f32 {
         ranks as f32
+    }
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<(f32, f32)> {
+        exact_inverse(ranks).map(|inverse| (inverse, inverse))
     }
 }

@@ -25,6 +25,14 @@ pub(super) trait Format: 'static {
     /// The factor whose bits are the low bytes of `bits`.
     fn factor(bits: u64) -> Self::Wide;
     fn divisor(ranks: u32) -> Self::Divisor;
+    /// 1 / ranks, if that is exact.
+    fn inverse(ranks: u32) -> Option<Self::Wide>;
+}
+
+/// 1 / ranks, if that is exact.
+#[inline(always)]
+pub(super) fn exact_inverse(ranks: u32) -> Option<f32> {
+    ranks.is_power_of_two().then(|| 1.0 / ranks as f32)
 }
 
 // Narrow integers are divided as floats, which vectors can do. The quotient, cut towards zero, is exact: unless it is
@@ -81,6 +89,10 @@ macro_rules! integer {
             fn divisor(ranks: u32) -> $divisor {
                 ranks as $divisor
             }
+            #[inline(always)]
+            fn inverse(_ranks: u32) -> Option<$type> {
+                None
+            }
         }
     )* };
 }
@@ -130,6 +142,10 @@ macro_rules! float {
             #[inline(always)]
             fn divisor(ranks: u32) -> $type {
                 ranks as $type
+            }
+            #[inline(always)]
+            fn inverse(ranks: u32) -> Option<$type> {
+                exact_inverse(ranks).map($type::from)
             }
         }
     )* };

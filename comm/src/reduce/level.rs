@@ -7,8 +7,9 @@ use super::format::Format;
 use super::loops;
 use super::narrow::{E4M3, E5M2, Half, Narrow};
 use super::rule::{Max, Min, Order, Prod, Rule, Sum};
+use super::scaled::ScaledSum;
 #[cfg(target_arch = "x86_64")]
-use super::x86::{Half8, Half16};
+use super::x86::{Bf16x32, Half8, Half16};
 
 /// The instructions that reductions use. All levels give the same bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,6 +22,9 @@ pub enum Level {
     /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same and AVX-512 BF16, for bfloat16.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
 }
 
 impl Level {
@@ -31,6 +35,8 @@ impl Level {
         Level::Avx2,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512Bf16,
     ];
 
     /// Whether this machine has the level's instructions.
@@ -47,6 +53,8 @@ impl Level {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => Level::Avx512.is_available() && is_x86_feature_detected!("avx512bf16"),
         }
     }
 
@@ -59,11 +67,13 @@ impl Level {
     /// The loops of this level, a row for each element type's code.
     pub(super) fn rows(self) -> &'static [Row; 12] {
         match self {
-            Level::Baseline => const { &rows::<Baseline, Narrow<Half>>() },
+            Level::Baseline => const { &rows::<Baseline, Narrow<Half>, Baseline, Bf16Pair>() },
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => const { &rows::<Avx2, Half8>() },
+            Level::Avx2 => const { &rows::<Avx2, Half8, Avx2, Bf16Pair>() },
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => const { &rows::<Avx512, Half16>() },
+            Level::Avx512 => const { &rows::<Avx512, Half16, Avx512, Bf16Pair>() },
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => const { &rows::<Avx512, Half16, Avx512Bf16, Bf16x32>() },
         }
     }
 }
@@ -81,27 +91,29 @@ pub(super) struct Row {
     pub(super) divide: Divide,
 }
 
-const fn rows<L: Instantiate, H: Format>() -> [Row; 12] {
+/// The rows of level `L`, with the format `H` for halves, and for bfloat16 the format `B` at level `LB`.
+const fn rows<L: Instantiate, H: Format, LB: Instantiate, B: Format>() -> [Row; 12] {
     [
-        row::<L, i8, i8>(),
-        row::<L, u8, u8>(),
-        row::<L, i32, i32>(),
-        row::<L, u32, u32>(),
-        row::<L, i64, i64>(),
-        row::<L, u64, u64>(),
-        row::<L, H, Narrow<Half>>(),
-        row::<L, f32, f32>(),
-        row::<L, f64, f64>(),
-        row::<L, Bf16Pair, Bf16>(),
-        row::<L, Narrow<E4M3>, Narrow<E4M3>>(),
-        row::<L, Narrow<E5M2>, Narrow<E5M2>>(),
+        row::<L, i8, Sum<i8>, i8>(),
+        row::<L, u8, Sum<u8>, u8>(),
+        row::<L, i32, Sum<i32>, i32>(),
+        row::<L, u32, Sum<u32>, u32>(),
+        row::<L, i64, Sum<i64>, i64>(),
+        row::<L, u64, Sum<u64>, u64>(),
+        row::<L, H, Sum<H>, Narrow<Half>>(),
+        row::<L, f32, Sum<f32>, f32>(),
+        row::<L, f64, Sum<f64>, f64>(),
+        row::<LB, B, Sum<B>, Bf16>(),
+        row::<L, Narrow<E4M3>, ScaledSum<E4M3>, Narrow<E4M3>>(),
+        row::<L, Narrow<E5M2>, ScaledSum<E5M2>, Narrow<E5M2>>(),
     ]
 }
 
-const fn row<L: Instantiate, F: Format, O: Order>() -> Row {
+/// The row for the format `F`, ordered by `O`, where two elements are added by `S`.
+const fn row<L: Instantiate, F: Format, S: Rule, O: Order>() -> Row {
     Row {
         operators: [
-            (L::combine::<Sum<F>>, L::fold::<Sum<F>>),
+            (L::combine::<S>, L::fold::<Sum<F>>),
             (L::combine::<Prod<F>>, L::fold::<Prod<F>>),
             (L::combine::<Min<O>>, L::fold::<Min<O>>),
             (L::combine::<Max<O>>, L::fold::<Max<O>>),
@@ -160,4 +172,9 @@ instantiate!(
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+);
+instantiate!(
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 );

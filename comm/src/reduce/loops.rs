@@ -181,9 +181,17 @@ pub(super) unsafe fn divide<F: Format>(target: *mut u8, ranks: u32, elements: us
 #[inline(always)]
 unsafe fn divide_lanes<F: Format>(target: *mut u8, ranks: u32, lanes: usize) {
     const { assert!(align_of::<F::Lane>() == 1) };
-    let divisor = F::divisor(ranks);
     // SAFETY: the caller gives the target. Lanes may lie anywhere, and any bytes are a lane.
-    for target in unsafe { from_raw_parts_mut(target.cast::<F::Lane>(), lanes) } {
-        *target = F::encode(F::div(F::decode(*target), divisor));
+    let target = unsafe { from_raw_parts_mut(target.cast::<F::Lane>(), lanes) };
+    // Powers of two have an exact inverse, and multiplying is much faster.
+    if let Some(inverse) = F::inverse(ranks) {
+        for target in target {
+            *target = F::encode(F::mul(F::decode(*target), inverse));
+        }
+    } else {
+        let divisor = F::divisor(ranks);
+        for target in target {
+            *target = F::encode(F::div(F::decode(*target), divisor));
+        }
     }
 }

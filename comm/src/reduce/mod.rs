@@ -19,8 +19,8 @@
 //! `a op (b op c)` are not, for sums and products of floats.
 //!
 //! The outline: [`Kernel`] looks up loops in the tables of `level.rs`; `loops.rs` has the loops; `rule.rs` the
-//! operators; `format.rs`, `narrow.rs`, `bfloat.rs` and `x86.rs` how elements are read and written. [`mod@reference`]
-//! says the same in the plainest way and shares none of it.
+//! operators; `format.rs`, `narrow.rs`, `bfloat.rs`, `scaled.rs` and `x86.rs` how elements are read and written.
+//! [`mod@reference`] says the same in the plainest way and shares none of it.
 
 mod bfloat;
 mod element;
@@ -32,6 +32,7 @@ mod narrow;
 
 pub mod reference;
 mod rule;
+mod scaled;
 #[cfg(test)]
 mod tests;
 mod types;

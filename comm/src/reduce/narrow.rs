@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::format::Format;
+use super::format::{Format, exact_inverse};
 
 /// The layout of a narrow float that is not simply the top of an f32.
 pub(super) trait Layout: 'static {
@@ -23,6 +23,11 @@ pub(super) trait Layout: 'static {
     const NAN_FIRST: u32;
     /// The infinity, where there is one.
     const INFINITY: Option<u32>;
+    /// The smallest magnitude that is no number.
+    const INFINITY_OR_NAN: u32 = match Self::INFINITY {
+        Some(infinity) => infinity,
+        None => Self::NAN_FIRST,
+    };
     /// The f32 that finite numbers are cut to before they are rounded.
     const LIMIT: f32;
 
@@ -176,5 +181,9 @@ impl<L: Layout> Format for Narrow<L> {
     #[inline(always)]
     fn divisor(ranks: u32) -> f32 {
         ranks as f32
+    }
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<f32> {
+        exact_inverse(ranks)
     }
 }

@@ -181,8 +181,8 @@ impl Minifloat {
         let magnitude = match self.infinity {
             Some(infinity) if value.is_infinite() => infinity,
             _ => {
-                // All differences are exact in f64, or so large that only their order counts.
-                let distance = |bits: u8| (f64::from(self.value(bits)) - f64::from(value.abs())).abs();
+                let cut = value.abs().min(self.value(self.largest));
+                let distance = |bits: u8| (f64::from(self.value(bits)) - f64::from(cut)).abs();
                 let rank = |bits: &u8| (distance(*bits), bits & 1);
                 (0..=self.largest).min_by(|a, b| rank(a).partial_cmp(&rank(b)).expect("no NaN")).expect("not empty")
             }
@@ -213,6 +213,8 @@ mod tests {
         for (i, (have, want)) in cases.into_iter().enumerate() {
             assert_eq!(have, want, "case {i}");
         }
+        assert_eq!([E4M3.nearest(465.0), E4M3.nearest(-1e30), E4M3.nearest(f32::INFINITY)], [0x7e, 0xfe, 0x7e]);
+        assert_eq!([E5M2.nearest(65536.0), E5M2.nearest(-1e30), E5M2.nearest(f32::INFINITY)], [0x7b, 0xfb, 0x7c]);
         assert!(E4M3.value(0x7f).is_nan() && E4M3.value(0xff).is_nan());
         assert!((0x7d..=0x7f).chain(0xfd..=0xff).all(|bits| E5M2.value(bits).is_nan()));
     }

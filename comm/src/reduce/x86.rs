@@ -1,8 +1,9 @@
-//! Halves on x86-64, converted by the instructions that the machine has for it.
+//! Halves and bfloat16 on x86-64, converted by the instructions that the machine has for it.
 
 use std::arch::x86_64::*;
 
-use super::format::Format;
+use super::bfloat::Bf16;
+use super::format::{Format, exact_inverse};
 use super::narrow::{Half, Narrow};
 
 macro_rules! halves {
@@ -55,6 +56,11 @@ macro_rules! halves {
                 // SAFETY: as above.
                 unsafe { $splat(ranks as f32) }
             }
+            #[inline(always)]
+            fn inverse(ranks: u32) -> Option<$wide> {
+                // SAFETY: as above.
+                exact_inverse(ranks).map(|inverse| unsafe { $splat(inverse) })
+            }
         }
     };
 }
@@ -86,3 +92,106 @@ halves!(
     },
     _mm512_add_ps, _mm512_mul_ps, _mm512_div_ps, _mm512_set1_ps
 );
+
+/// Thirty-two bfloat16, with AVX-512 and its BF16 extension.
+///
+/// They are computed with as the even ones and the odd ones. The instruction that rounds takes subnormal numbers for
+/// zero and keeps what a NaN holds, so lanes with one of those are rounded one by one.
+pub(super) struct Bf16x32;
+
+impl Format for Bf16x32 {
+    type Lane = [u8; 64];
+    type Wide = (__m512, __m512);
+    type Divisor = __m512;
+    type Single = Bf16;
+    const ELEMENTS: usize = 32;
+
+    #[inline(always)]
+    fn decode(lane: [u8; 64]) -> (__m512, __m512) {
+        // SAFETY: here and below, only the table of the level with these instructions uses this format.
+        unsafe {
+            let both = _mm512_loadu_si512(lane.as_ptr().cast());
+            let even = _mm512_slli_epi32::<16>(both);
+            let odd = _mm512_and_si512(both, _mm512_set1_epi32(0xffff_0000u32 as i32));
+            (_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd))
+        }
+    }
+
+    #[inline(always)]
+    fn encode((even, odd): (__m512, __m512)) -> [u8; 64] {
+        /// Quiet and signalling NaN, and subnormal.
+        const AWKWARD: i32 = 0x01 | 0x80 | 0x20;
+        /// For each place, the even ones from the lower half and the odd ones from the upper.
+        const ALTERNATE: [u16; 32] = {
+            let mut places = [0; 32];
+            let mut place = 0;
+            while place < places.len() {
+                places[place] = (place / 2 + place % 2 * 16) as u16;
+                place += 1;
+            }
+            places
+        };
+        let mut lane = [0; 64];
+        // SAFETY: as above.
+        unsafe {
+            let awkward = _mm512_fpclass_ps_mask::<AWKWARD>(even) | _mm512_fpclass_ps_mask::<AWKWARD>(odd);
+            let places = _mm512_loadu_si512(ALTERNATE.as_ptr().cast());
+            let halves = if awkward == 0 {
+                std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(odd, even))
+            } else {
+                let (mut evens, mut odds, mut halves) = ([0.0; 16], [0.0; 16], [0; 32]);
+                _mm512_storeu_ps(evens.as_mut_ptr(), even);
+                _mm512_storeu_ps(odds.as_mut_ptr(), odd);
+                encode_each(&evens, &odds, &mut halves);
+                _mm512_loadu_si512(halves.as_ptr().cast())
+            };
+            _mm512_storeu_si512(lane.as_mut_ptr().cast(), _mm512_permutexvar_epi16(places, halves));
+        }
+        lane
+    }
+
+    #[inline(always)]
+    fn add(a: (__m512, __m512), b: (__m512, __m512)) -> (__m512, __m512) {
+        // SAFETY: as above.
+        unsafe { (_mm512_add_ps(a.0, b.0), _mm512_add_ps(a.1, b.1)) }
+    }
+
+    #[inline(always)]
+    fn mul(a: (__m512, __m512), b: (__m512, __m512)) -> (__m512, __m512) {
+        // SAFETY: as above.
+        unsafe { (_mm512_mul_ps(a.0, b.0), _mm512_mul_ps(a.1, b.1)) }
+    }
+
+    #[inline(always)]
+    fn div(a: (__m512, __m512), by: __m512) -> (__m512, __m512) {
+        // SAFETY: as above.
+        unsafe { (_mm512_div_ps(a.0, by), _mm512_div_ps(a.1, by)) }
+    }
+
+    #[inline(always)]
+    fn factor(bits: u64) -> (__m512, __m512) {
+        // SAFETY: as above.
+        let factor = unsafe { _mm512_set1_ps(Bf16::factor(bits)) };
+        (factor, factor)
+    }
+
+    #[inline(always)]
+    fn divisor(ranks: u32) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(ranks as f32) }
+    }
+
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<(__m512, __m512)> {
+        // SAFETY: as above.
+        exact_inverse(ranks).map(|inverse| unsafe { (_mm512_set1_ps(inverse), _mm512_set1_ps(inverse)) })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn encode_each(evens: &[f32; 16], odds: &[f32; 16], halves: &mut [u16; 32]) {
+    for (half, value) in halves.iter_mut().zip(evens.iter().chain(odds)) {
+        *half = u16::from_ne_bytes(Bf16::encode(*value));
+    }
+}

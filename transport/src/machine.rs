@@ -1,6 +1,56 @@
-//! Facts about the machine.
+//! Facts about the machine and the process.
+
+use std::sync::Mutex;
 
 /// The host's name, as the kernel knows it.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A text that is the same for all processes on one running kernel, and no other; empty where the kernel doesn't say.
+pub(crate) fn boot_id() -> String {
+    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(text) => text.trim().to_owned(),
+        Err(error) => {
+            tracing::debug!("the kernel's boot number can't be read ({error}); shared memory is not tried");
+            format!("unknown, process {:02x?}", process_id())
+        }
+    }
+}
+
+/// A number of this process that no other has, also after a fork.
+pub(crate) fn process_id() -> [u8; 16] {
+    static KNOWN: Mutex<Option<(u32, [u8; 16])>> = Mutex::new(None);
+    let mut known = KNOWN.lock().expect("no panic while held");
+    let pid = std::process::id();
+    match *known {
+        Some((of, number)) if of == pid => number,
+        _ => known.insert((pid, random())).1,
+    }
+}
+
+/// Sixteen bytes from the kernel's random numbers.
+pub(crate) fn random() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the kernel gives no random numbers: {error}"),
+        }
+    }
+    bytes
+}
+
+/// Raises this process's limit on open files as far as it may by itself.
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current != now.maximum {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+        if let Err(error) = raised {
+            tracing::debug!("the limit on open files stays at {:?}: {error}", now.current);
+        }
+    }
 }

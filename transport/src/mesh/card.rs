@@ -1,0 +1,77 @@
+//! What a rank tells all others at the rendezvous.
+
+use std::net::SocketAddr;
+
+use crate::link::LinkKind;
+use crate::machine;
+
+/// Where a rank runs and how to call it.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Card {
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    /// The kernel that the process runs on: a number made at boot. Ranks with the same may try shared memory.
+    pub(crate) boot: String,
+    /// The process: a number made when it first joined, so that two containers' equal pids are told apart.
+    pub(crate) process: [u8; 16],
+    /// The name of the Unix socket it listens on, in the abstract name space.
+    pub(crate) unix: Option<Vec<u8>>,
+    /// Where it listens for other hosts, best first.
+    pub(crate) tcp: Vec<SocketAddr>,
+    /// What kinds of links it allows.
+    pub(crate) kinds: Vec<Allowed>,
+    /// Connections per peer that it wants.
+    pub(crate) streams: u32,
+}
+
+/// A kind of link on a card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Allowed {
+    Inproc,
+    Shm,
+    Tcp,
+}
+
+impl Card {
+    /// A card of this process, that can't be called yet.
+    pub(crate) fn here(kinds: &[LinkKind], streams: u32) -> Card {
+        let kinds = kinds.iter().filter_map(|kind| match kind {
+            LinkKind::Inproc => Some(Allowed::Inproc),
+            LinkKind::Shm => Some(Allowed::Shm),
+            LinkKind::Tcp => Some(Allowed::Tcp),
+            LinkKind::Sim => None,
+        });
+        Card {
+            host: machine::host_name(),
+            pid: std::process::id(),
+            boot: machine::boot_id(),
+            process: machine::process_id(),
+            unix: None,
+            tcp: Vec::new(),
+            kinds: kinds.collect(),
+            streams,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("plain data")
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Card> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    pub(crate) fn allows(&self, kind: Allowed) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// Whether the two run in one process and may use that.
+    pub(crate) fn shares_process(&self, other: &Card) -> bool {
+        self.process == other.process && self.allows(Allowed::Inproc) && other.allows(Allowed::Inproc)
+    }
+
+    /// Whether the two run on one kernel.
+    pub(crate) fn shares_kernel(&self, other: &Card) -> bool {
+        self.boot == other.boot
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a group of ranks could not be joined.
+
+use std::time::Duration;
+
+use crate::rendezvous::RendezvousError;
+
+/// Why a group of ranks could not be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum MeshError {
+    /// The ranks did not meet.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
+    /// This rank can't be called.
+    #[error("this rank can't be called by others: {0}")]
+    Listen(String),
+    /// A rank did not call, or did not answer.
+    #[error("joining rank {peer} ({who}): {problem}")]
+    Peer {
+        /// The rank.
+        peer: usize,
+        /// Where it runs.
+        who: String,
+        /// What happened.
+        problem: String,
+    },
+    /// Ranks that did not call by the deadline.
+    #[error("{} of {expected} ranks did not call within {:.1} s: {}", .missing.len(), .waited.as_secs_f64(), list(.missing))]
+    Missing {
+        /// How many ranks should have called.
+        expected: usize,
+        /// Who did not, and where they run.
+        missing: Vec<(usize, String)>,
+        /// How long this rank waited.
+        waited: Duration,
+    },
+    /// The operating system refused something.
+    #[error("{what}: {error}{}", hint(.error))]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Its answer.
+        error: std::io::Error,
+    },
+}
+
+impl MeshError {
+    /// The ranks to look at.
+    #[must_use]
+    pub fn peers(&self) -> Vec<usize> {
+        match self {
+            MeshError::Peer { peer, .. } => vec![*peer],
+            MeshError::Missing { missing, .. } => missing.iter().map(|(rank, _)| *rank).collect(),
+            MeshError::Rendezvous(_) | MeshError::Listen(_) | MeshError::System { .. } => Vec::new(),
+        }
+    }
+}
+
+fn list(ranks: &[(usize, String)]) -> String {
+    ranks.iter().map(|(rank, who)| format!("rank {rank} ({who})")).collect::<Vec<_>>().join(", ")
+}
+
+fn hint(error: &std::io::Error) -> &'static str {
+    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    match code {
+        Some(rustix::io::Errno::MFILE) => "; raise the limit on open files (ulimit -n)",
+        Some(rustix::io::Errno::NFILE) => "; the system has no file handles left",
+        Some(rustix::io::Errno::NOMEM) => "; there is no memory for the shared segment",
+        _ => "",
+    }
+}

@@ -1,0 +1,17 @@
+//! From ranks that have met to endpoints: who can reach whom how, found by trying.
+//!
+//! Each rank brings a card (where it runs, where it listens) to the rendezvous and then knows all cards. For every pair the
+//! upper rank calls the lower one. A pair gets, in this order of preference, an inproc link (same process), a shm link
+//! (same kernel, and the one could open the other's segment and found the nonce there), or a tcp link. The control path
+//! is the socket over which they talked. Groups made later (`split`) call the same listeners under another identity.
+
+mod card;
+mod error;
+mod fabric;
+mod listen;
+mod pair;
+
+pub use error::MeshError;
+pub use fabric::{Fabric, GroupId};
+
+pub(crate) use card::Card;

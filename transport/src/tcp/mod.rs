@@ -3,9 +3,13 @@
 //! What is built on connections that exist comes first ([`TcpLink`], [`frame`]), then what makes them: which addresses
 //! this host has ([`interface`]), waiting on one of them ([`listen`]), and reaching a peer's ([`connect`]).
 
+pub mod connect;
 pub mod frame;
+pub mod interface;
+pub mod listen;
 
 mod buffer;
+mod filter;
 mod receive;
 mod send;
 mod socket;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use paceline_transport::tcp::TcpLink;
 use paceline_transport::{Channel, Stamp};
 
-const TURNS: usize = 7;
+const TURNS: usize = 40;
 const MESSAGE_BYTES: usize = 16 << 20;
-const MESSAGES: usize = 24;
-const ROUND_TRIPS: usize = 8_000;
+const MESSAGES: usize = 4;
+const ROUND_TRIPS: usize = 500;
 const BARE_BYTES: usize = 256 << 10;
 
 fn streams(n: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {

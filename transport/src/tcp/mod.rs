@@ -3,9 +3,13 @@
 //! What is built on connections that exist comes first ([`TcpLink`], [`frame`]), then what makes them: which addresses
 //! this host has ([`interface`]), waiting on one of them ([`listen`]), and reaching a peer's ([`connect`]).
 
+pub mod connect;
 pub mod frame;
+pub mod interface;
+pub mod listen;
 
 mod buffer;
+mod filter;
 mod receive;
 mod send;
 mod socket;
@@ -47,7 +51,7 @@ impl TcpLink {
     /// If there are none or more than [`STREAMS_MAX`], or if a socket can't be set up.
     pub fn new(streams: Vec<TcpStream>) -> std::io::Result<TcpLink> {
         let n_streams = streams.len();
-        if !(1 <= n_streams && n_streams <= STREAMS_MAX) {
+        if !(1..=STREAMS_MAX).contains(&n_streams) {
             let text = format!("a TCP link has 1 to {STREAMS_MAX} streams, not {n_streams}");
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
         }

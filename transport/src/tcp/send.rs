@@ -117,9 +117,9 @@ impl Sender {
     /// Goes on with the frames of the message that streams are bound to; a bit for each stream that has no room.
     fn finish_bound(&mut self, streams: &[TcpStream], message: &Message, rest: &[u8]) -> Result<u64, LinkError> {
         let mut blocked = 0;
-        for lane in 0..streams.len() {
+        for (lane, stream) in streams.iter().enumerate() {
             if let Some(bound) = self.bound[lane].filter(|bound| bound.channel == message.channel)
-                && !self.push(&streams[lane], lane, bound, message, rest)?
+                && !self.push(stream, lane, bound, message, rest)?
             {
                 blocked |= 1 << lane;
             }

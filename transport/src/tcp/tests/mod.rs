@@ -1,7 +1,10 @@
 //! A pair of links over loopback, and how the tests drive it.
 
+mod choice;
 mod ends;
 mod order;
+mod port;
+mod reach;
 mod wake;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -11,11 +14,15 @@ use rustix::net::sockopt;
 use super::TcpLink;
 use crate::link::{Channel, LinkError, Stamp};
 
-/// Connected streams, both ends in the same order. `kernel_bytes` bounds what the kernel holds for each direction.
+/// What the kernel may hold on the receiving side where `kernel_bytes` is given: two segments of loopback. With less, the
+/// sender waits for timers until its segment fits the window.
+const WINDOW_BYTES: usize = 128 << 10;
+
+/// Connected streams, both ends in the same order. `kernel_bytes` bounds what the kernel holds on the sending side.
 fn streams(host: IpAddr, n: usize, kernel_bytes: Option<usize>) -> (Vec<TcpStream>, Vec<TcpStream>) {
     let listener = TcpListener::bind((host, 0)).unwrap();
-    if let Some(bytes) = kernel_bytes {
-        sockopt::set_socket_recv_buffer_size(&listener, bytes).unwrap();
+    if kernel_bytes.is_some() {
+        sockopt::set_socket_recv_buffer_size(&listener, WINDOW_BYTES).unwrap();
     }
     let pair = || {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -23,7 +30,7 @@ fn streams(host: IpAddr, n: usize, kernel_bytes: Option<usize>) -> (Vec<TcpStrea
         assert_eq!(near.local_addr().unwrap(), far.peer_addr().unwrap());
         if let Some(bytes) = kernel_bytes {
             sockopt::set_socket_send_buffer_size(&near, bytes).unwrap();
-            sockopt::set_socket_recv_buffer_size(&near, bytes).unwrap();
+            sockopt::set_socket_recv_buffer_size(&near, WINDOW_BYTES).unwrap();
             sockopt::set_socket_send_buffer_size(&far, bytes).unwrap();
         }
         (near, far)

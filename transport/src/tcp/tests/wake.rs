@@ -9,7 +9,7 @@ use super::*;
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// Sends and receives everything, sleeping when nothing moves.
-fn exchange(mut link: TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, into_place: bool) -> (Vec<Outbox>, Inbox) {
+fn exchange(link: &mut TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, into_place: bool) -> (Vec<Outbox>, Inbox) {
     let waiting = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let edges = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
     for (lane, fd) in link.fds().enumerate() {
@@ -19,9 +19,9 @@ fn exchange(mut link: TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, into_p
     loop {
         let mut moved = false;
         for outbox in outboxes.iter_mut().filter(|outbox| !outbox.is_empty()) {
-            moved |= outbox.push(&mut link).unwrap();
+            moved |= outbox.push(link).unwrap();
         }
-        moved |= inbox.pull(&mut link, 100_000, into_place).unwrap();
+        moved |= inbox.pull(link, 100_000, into_place).unwrap();
         if moved {
             continue;
         }
@@ -39,7 +39,7 @@ fn exchange(mut link: TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, into_p
 fn no_edge_is_lost() {
     for (n_streams, kernel_bytes) in [(1, Some(4096)), (2, Some(4096)), (4, Some(65_536)), (1, None), (4, None)] {
         eprintln!("{n_streams} streams, {kernel_bytes:?}");
-        let (near, far) = links(V4, n_streams, kernel_bytes);
+        let (mut near, mut far) = links(V4, n_streams, kernel_bytes);
         let sizes: [&[usize]; 3] = [&[3_000_000, 5], &[8, 8, 70_000, 1 << 20], &[100_000]];
         let outboxes = |seed: u64| -> Vec<Outbox> {
             let messages = |sizes: &[usize]| sizes.iter().map(|&bytes| message(seed + bytes as u64, bytes)).collect();
@@ -47,8 +47,8 @@ fn no_edge_is_lost() {
         };
         let n_bytes = sizes.iter().copied().flatten().sum();
         let [(near_sent, near_came), (far_sent, far_came)] = std::thread::scope(|scope| {
-            let near = scope.spawn(|| exchange(near, outboxes(1), n_bytes, true));
-            let far = scope.spawn(|| exchange(far, outboxes(2), n_bytes, false));
+            let near = scope.spawn(|| exchange(&mut near, outboxes(1), n_bytes, true));
+            let far = scope.spawn(|| exchange(&mut far, outboxes(2), n_bytes, false));
             [near.join().unwrap(), far.join().unwrap()]
         });
         near_came.check(&far_sent);

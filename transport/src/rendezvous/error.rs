@@ -158,9 +158,9 @@ pub enum RendezvousError {
     )]
     Duplicate {
         /// The one that came first.
-        first: RankIdentity,
+        first: Box<RankIdentity>,
         /// The one that came second.
-        second: RankIdentity,
+        second: Box<RankIdentity>,
     },
     /// The root and another rank don't agree on how many there are.
     #[error(
@@ -169,11 +169,11 @@ pub enum RendezvousError {
     )]
     SizeMismatch {
         /// The root.
-        root: RankIdentity,
+        root: Box<RankIdentity>,
         /// The size it was given.
         root_size: usize,
         /// The rank that disagrees.
-        other: RankIdentity,
+        other: Box<RankIdentity>,
         /// The size that one was given.
         other_size: usize,
     },
@@ -181,7 +181,7 @@ pub enum RendezvousError {
     #[error("rendezvous: lost rank {lost} after it had arrived, with {arrived} of {size} ranks there: {problem}")]
     LostRank {
         /// The rank.
-        lost: RankIdentity,
+        lost: Box<RankIdentity>,
         /// How many had arrived, it included.
         arrived: usize,
         /// How many there are.
@@ -201,7 +201,7 @@ pub enum RendezvousError {
     #[error("rendezvous: rank {root} gave up: {problem}")]
     RootFailed {
         /// The root.
-        root: RankIdentity,
+        root: Box<RankIdentity>,
         /// Its reason.
         problem: String,
     },

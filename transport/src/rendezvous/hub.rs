@@ -103,12 +103,13 @@ impl Hub {
         let size = self.inner.size;
         let mut state = lock(&self.inner.state);
         if setup.size != size {
-            let root = RankIdentity { rank: 0, address: "the hub".to_owned(), ..who.clone() };
-            let error = RendezvousError::SizeMismatch { root, root_size: size, other: who, other_size: setup.size };
+            let root = Box::new(RankIdentity { rank: 0, address: "the hub".to_owned(), ..who.clone() });
+            let (other, other_size) = (Box::new(who), setup.size);
+            let error = RendezvousError::SizeMismatch { root, root_size: size, other, other_size };
             return self.end(&mut state, Err(error)).map(Arc::unwrap_or_clone);
         }
         if let Some((first, _)) = &state.arrived[setup.rank] {
-            let error = RendezvousError::Duplicate { first: first.clone(), second: who };
+            let error = RendezvousError::Duplicate { first: Box::new(first.clone()), second: Box::new(who) };
             return self.end(&mut state, Err(error)).map(Arc::unwrap_or_clone);
         }
         state.arrived[setup.rank] = Some((who, mine.to_vec()));

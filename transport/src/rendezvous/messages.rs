@@ -113,21 +113,24 @@ pub(super) fn decode_answer(bytes: &[u8], size: usize) -> Option<Result<Exchange
             missing: (0..reader.count(size)?).map(|_| reader.count(size)).collect::<Option<_>>()?,
             arrived: (0..reader.count(size)?).map(|_| reader.identity()).collect::<Option<_>>()?,
         }),
-        DUPLICATE => Err(RendezvousError::Duplicate { first: reader.identity()?, second: reader.identity()? }),
+        DUPLICATE => Err(RendezvousError::Duplicate {
+            first: Box::new(reader.identity()?),
+            second: Box::new(reader.identity()?),
+        }),
         SIZE_MISMATCH => Err(RendezvousError::SizeMismatch {
-            root: reader.identity()?,
+            root: Box::new(reader.identity()?),
             root_size: reader.number()?.try_into().ok()?,
-            other: reader.identity()?,
+            other: Box::new(reader.identity()?),
             other_size: reader.number()?.try_into().ok()?,
         }),
         LOST_RANK => Err(RendezvousError::LostRank {
-            lost: reader.identity()?,
+            lost: Box::new(reader.identity()?),
             arrived: reader.number()?.try_into().ok()?,
             size: reader.number()?.try_into().ok()?,
             problem: reader.text()?,
         }),
         FAILED => {
-            let root = reader.identity()?;
+            let root = Box::new(reader.identity()?);
             Err(RendezvousError::RootFailed { root, problem: reader.text()? })
         }
         _ => return None,
@@ -202,7 +205,7 @@ mod tests {
 
     fn answers() -> Vec<Result<Exchanged, RendezvousError>> {
         let limit = Duration::from_millis(1500);
-        let failed = RendezvousError::RootFailed { root: who(0), problem: "it rained".to_owned() };
+        let failed = RendezvousError::RootFailed { root: Box::new(who(0)), problem: "it rained".to_owned() };
         vec![
             Ok(Exchanged { job: [9; 16], entries: vec![vec![], b"one".to_vec(), vec![0; 1000]] }),
             Err(RendezvousError::Incomplete {
@@ -212,9 +215,14 @@ mod tests {
                 arrived: vec![who(0), who(1)],
                 missing: vec![2],
             }),
-            Err(RendezvousError::Duplicate { first: who(1), second: who(1) }),
-            Err(RendezvousError::SizeMismatch { root: who(0), root_size: 3, other: who(2), other_size: 5 }),
-            Err(RendezvousError::LostRank { lost: who(2), arrived: 2, size: 3, problem: "gone".to_owned() }),
+            Err(RendezvousError::Duplicate { first: Box::new(who(1)), second: Box::new(who(1)) }),
+            Err(RendezvousError::SizeMismatch {
+                root: Box::new(who(0)),
+                root_size: 3,
+                other: Box::new(who(2)),
+                other_size: 5,
+            }),
+            Err(RendezvousError::LostRank { lost: Box::new(who(2)), arrived: 2, size: 3, problem: "gone".to_owned() }),
             Err(failed),
         ]
     }

@@ -206,12 +206,12 @@ impl Root<'_> {
             return;
         }
         if size != self.setup.size || size <= rank {
-            let (root, root_size) = (self.me.clone(), self.setup.size);
-            let mismatch = RendezvousError::SizeMismatch { root, root_size, other: who, other_size: size };
+            let (root, root_size) = (Box::new(self.me.clone()), self.setup.size);
+            let mismatch = RendezvousError::SizeMismatch { root, root_size, other: Box::new(who), other_size: size };
             return self.conclude(Err(mismatch));
         }
         if let Some((first, _)) = &self.arrived[rank] {
-            let duplicate = RendezvousError::Duplicate { first: first.clone(), second: who };
+            let duplicate = RendezvousError::Duplicate { first: Box::new(first.clone()), second: Box::new(who) };
             return self.conclude(Err(duplicate));
         }
         tracing::debug!("rendezvous: rank {who} arrived, {} of {size}", self.count() + 1);
@@ -232,7 +232,7 @@ impl Root<'_> {
         let Stage::Arrived(lost) = &guest.stage else { return };
         let unsent = self.outcome.as_ref().is_some_and(|outcome| outcome.result.is_ok() && guest.has_more_to_send());
         if self.outcome.is_none() || unsent {
-            let (lost, arrived, size) = (lost.clone(), self.count(), self.setup.size);
+            let (lost, arrived, size) = (Box::new(lost.clone()), self.count(), self.setup.size);
             let error = RendezvousError::LostRank { lost, arrived, size, problem };
             match &mut self.outcome {
                 None => self.conclude(Err(error)),

@@ -15,43 +15,50 @@ fn errors(outcomes: Vec<Outcome>) -> Vec<RendezvousError> {
 
 #[test]
 fn missing_ranks_are_named_on_all_that_came() {
-    for (size, absent) in [(4, vec![2]), (2, vec![1]), (5, vec![1, 3, 4])] {
-        for how in every_kind(size) {
-            let mut setups = ranks(size, &how);
-            setups.retain(|setup| !absent.contains(&setup.rank));
-            let outcomes = meet(setups, SHORT);
-            assert!(outcomes.iter().all(|(_, took)| *took < SHORT + SLACK), "{outcomes:?}");
-            for error in errors(outcomes) {
-                let RendezvousError::Incomplete { missing, arrived, .. } = &error else { panic!("{error:?}") };
-                assert_eq!(missing, &absent);
-                assert_eq!(arrived.len(), size - absent.len());
-                assert!(arrived.iter().all(|who| who.pid == std::process::id() && !who.host.is_empty()));
-                let want = format!("{} of {size} ranks arrived within 1.0 s, missing rank", size - absent.len());
-                assert!(error.to_string().contains(&want), "{error}");
-            }
-            if let Rendezvous::File(path) = how {
-                assert!(!path.exists(), "{path:?} is left behind");
+    std::thread::scope(|scope| {
+        for (size, absent) in [(4, vec![2]), (2, vec![1]), (5, vec![1, 3, 4])] {
+            for how in every_kind(size) {
+                let absent = absent.clone();
+                scope.spawn(move || check_missing(size, &absent, &how));
             }
         }
+    });
+}
+
+fn check_missing(size: usize, absent: &[usize], how: &Rendezvous) {
+    let mut setups = ranks(size, how);
+    setups.retain(|setup| !absent.contains(&setup.rank));
+    let outcomes = meet(setups, SHORT);
+    assert!(outcomes.iter().all(|(_, took)| *took < SHORT + SLACK), "{outcomes:?}");
+    for error in errors(outcomes) {
+        let RendezvousError::Incomplete { missing, arrived, .. } = &error else { panic!("{how:?}: {error:?}") };
+        assert_eq!(missing, absent);
+        assert_eq!(arrived.len(), size - absent.len());
+        assert!(arrived.iter().all(|who| who.pid == std::process::id() && !who.host.is_empty()));
+        let want = format!("{} of {size} ranks arrived within 1.0 s, missing rank", size - absent.len());
+        assert!(error.to_string().contains(&want), "{error}");
+    }
+    if let Rendezvous::File(path) = how {
+        assert!(!path.exists(), "{path:?} is left behind");
     }
 }
 
 /// The rank with the least patience gets the full report, and so does everyone else.
 #[test]
 fn the_shortest_limit_counts_for_all() {
-    for how in every_kind(3) {
-        let threads = [(0, LONG), (1, SHORT)].map(|(rank, limit)| {
-            let setup = Setup::new(rank, 3, how.clone());
-            std::thread::spawn(move || attend(&setup, limit))
-        });
-        for thread in threads {
-            let (result, took) = thread.join().unwrap();
-            assert!(took < SHORT + SLACK, "{took:?}");
-            let error = result.unwrap_err();
-            let RendezvousError::Incomplete { missing, limited_by, .. } = &error else { panic!("{how:?}: {error:?}") };
-            assert_eq!((&missing[..], *limited_by), (&[2][..], 1));
+    std::thread::scope(|scope| {
+        for (how, rank, limit) in every_kind(3).into_iter().flat_map(|how| [(how.clone(), 0, LONG), (how, 1, SHORT)]) {
+            scope.spawn(move || {
+                let (result, took) = attend(&Setup::new(rank, 3, how.clone()), limit);
+                assert!(took < SHORT + SLACK, "{took:?}");
+                let error = result.unwrap_err();
+                let RendezvousError::Incomplete { missing, limited_by, .. } = &error else {
+                    panic!("{how:?}: {error:?}");
+                };
+                assert_eq!((&missing[..], *limited_by), (&[2][..], 1));
+            });
         }
-    }
+    });
 }
 
 #[test]
@@ -90,16 +97,21 @@ fn another_size_is_an_error_on_all() {
 #[test]
 fn a_root_that_never_comes() {
     let port = free_port();
-    for (how, last) in [
+    let cases = [
         (tcp("127.0.0.1", port), format!("no answer from rank 0 at 127.0.0.1:{port} within 1.0 s: connection refused")),
         (Rendezvous::Local("nobody".to_owned()), "local://nobody within 1.0 s: connection refused".to_owned()),
         (Rendezvous::File(fresh_path()), "the file isn't there yet".to_owned()),
-    ] {
-        let (result, took) = attend(&Setup::new(1, 2, how), SHORT);
-        let error = result.unwrap_err().to_string();
-        assert!(error.contains(&last) && error.ends_with("is rank 0 started?"), "{error}");
-        assert!(SHORT <= took && took < SHORT + SLACK, "{took:?}");
-    }
+    ];
+    std::thread::scope(|scope| {
+        for (how, last) in cases {
+            scope.spawn(move || {
+                let (result, took) = attend(&Setup::new(1, 2, how), SHORT);
+                let error = result.unwrap_err().to_string();
+                assert!(error.contains(&last) && error.ends_with("is rank 0 started?"), "{error}");
+                assert!(SHORT <= took && took < SHORT + SLACK, "{took:?}");
+            });
+        }
+    });
 }
 
 /// The kernel takes the connection for a process that is stopped.

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::bfloat::Bf16;
+use super::bfloat::{Bf16, Bf16Pair};
 use super::format::{Format, exact_inverse};
 use super::narrow::{Half, Narrow};
 
@@ -96,7 +96,7 @@ halves!(
 /// Thirty-two bfloat16, with AVX-512 and its BF16 extension.
 ///
 /// They are computed with as the even ones and the odd ones. The instruction that rounds takes subnormal numbers for
-/// zero and keeps what a NaN holds, so lanes with one of those are rounded one by one.
+/// zero and keeps what a NaN holds, so lanes with one of those are rounded by [`Bf16Pair`].
 pub(super) struct Bf16x32;
 
 impl Format for Bf16x32 {
@@ -135,17 +135,19 @@ impl Format for Bf16x32 {
         // SAFETY: as above.
         unsafe {
             let awkward = _mm512_fpclass_ps_mask::<AWKWARD>(even) | _mm512_fpclass_ps_mask::<AWKWARD>(odd);
-            let places = _mm512_loadu_si512(ALTERNATE.as_ptr().cast());
-            let halves = if awkward == 0 {
-                std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(odd, even))
+            let both = if awkward == 0 {
+                let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(odd, even));
+                _mm512_permutexvar_epi16(_mm512_loadu_si512(ALTERNATE.as_ptr().cast()), halves)
             } else {
-                let (mut evens, mut odds, mut halves) = ([0.0; 16], [0.0; 16], [0; 32]);
+                let (mut evens, mut odds, mut pairs) = ([0.0; 16], [0.0; 16], [[0; 4]; 16]);
                 _mm512_storeu_ps(evens.as_mut_ptr(), even);
                 _mm512_storeu_ps(odds.as_mut_ptr(), odd);
-                encode_each(&evens, &odds, &mut halves);
-                _mm512_loadu_si512(halves.as_ptr().cast())
+                for ((pair, even), odd) in pairs.iter_mut().zip(evens).zip(odds) {
+                    *pair = Bf16Pair::encode((even, odd));
+                }
+                _mm512_loadu_si512(pairs.as_ptr().cast())
             };
-            _mm512_storeu_si512(lane.as_mut_ptr().cast(), _mm512_permutexvar_epi16(places, halves));
+            _mm512_storeu_si512(lane.as_mut_ptr().cast(), both);
         }
         lane
     }
@@ -185,13 +187,5 @@ impl Format for Bf16x32 {
     fn inverse(ranks: u32) -> Option<(__m512, __m512)> {
         // SAFETY: as above.
         exact_inverse(ranks).map(|inverse| unsafe { (_mm512_set1_ps(inverse), _mm512_set1_ps(inverse)) })
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn encode_each(evens: &[f32; 16], odds: &[f32; 16], halves: &mut [u16; 32]) {
-    for (half, value) in halves.iter_mut().zip(evens.iter().chain(odds)) {
-        *half = u16::from_ne_bytes(Bf16::encode(*value));
     }
 }

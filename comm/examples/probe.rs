@@ -14,15 +14,21 @@ fn main() {
                     let input = vec![1f32; bytes / 4];
                     let mut output = vec![0f32; bytes / 4];
                     let iters = (200_000_000 / (bytes + 20_000)).clamp(3, 20_000);
-                    for _ in 0..iters / 10 + 1 { comm.all_reduce(&input, &mut output, ReduceOp::Sum).unwrap(); }
+                    for _ in 0..iters / 10 + 1 {
+                        comm.all_reduce(&input, &mut output, ReduceOp::Sum).unwrap();
+                    }
                     let mut best = f64::MAX;
                     for _ in 0..5 {
                         comm.barrier().unwrap();
                         let start = Instant::now();
-                        for _ in 0..iters { comm.all_reduce(&input, &mut output, ReduceOp::Sum).unwrap(); }
+                        for _ in 0..iters {
+                            comm.all_reduce(&input, &mut output, ReduceOp::Sum).unwrap();
+                        }
                         best = best.min(start.elapsed().as_secs_f64() / iters as f64);
                     }
-                    if comm.rank() == 0 { println!("{bytes:>10} {:>10.2} us", best * 1e6); }
+                    if comm.rank() == 0 {
+                        println!("{bytes:>10} {:>10.2} us", best * 1e6);
+                    }
                     bytes *= 8;
                 }
             });

@@ -240,8 +240,7 @@ mod tests {
 
     #[test]
     fn reads_like_a_report() {
-        let call =
-            CallName { collective: Collective::AllReduce, sequence: 412, algorithm: "ring".into(), size: 16 };
+        let call = CallName { collective: Collective::AllReduce, sequence: 412, algorithm: "ring".into(), size: 16 };
         let error = Error::new(ErrorKind::PeerDied, "lost rank 2 in round 7: connection reset")
             .during(call)
             .at(7, 0)

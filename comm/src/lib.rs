@@ -15,8 +15,9 @@ mod select;
 mod sync;
 
 pub use collective::Collective;
-pub use communicator::{Communicator, DEFAULT_TIMEOUT, Group, Work};
+pub use communicator::{Communicator, Group, Work};
 pub use error::{CallName, Error, ErrorKind, Result};
-pub use paceline_transport::{LinkKind, Peer};
+pub use paceline_transport::rendezvous::{Rendezvous, Setup};
+pub use paceline_transport::{Environment, LinkKind, Peer};
 pub use reduce::{DataType, Element, ReduceOp};
 pub use request::{Buffers, CallOptions, Counts, Request};

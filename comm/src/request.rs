@@ -187,7 +187,11 @@ impl Request<'_> {
             (_, Buffers::Separate { input, output }) => {
                 let whole = |bytes: usize| bytes.is_multiple_of(size).then_some(bytes / size);
                 whole(input.len()).zip(whole(output.len())).ok_or_else(|| {
-                    let cause = format!("buffers of {} and {} bytes hold no whole elements of {size}", input.len(), output.len());
+                    let cause = format!(
+                        "buffers of {} and {} bytes hold no whole elements of {size}",
+                        input.len(),
+                        output.len()
+                    );
                     Error::invalid(cause)
                 })
             }

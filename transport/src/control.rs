@@ -109,7 +109,9 @@ impl SocketControl {
                 Ok(0) => return Some(self.died("it closed its connection without leaving in order".into())),
                 Ok(bytes) => self.arrived.extend_from_slice(&buffer[..bytes]),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
-                Err(error) => return Some(self.died(format!("its connection failed: {}", std::io::Error::from(error)))),
+                Err(error) => {
+                    return Some(self.died(format!("its connection failed: {}", std::io::Error::from(error))));
+                }
             }
         }
     }
@@ -142,21 +144,29 @@ impl SocketControl {
 
 type Events = Arc<Mutex<VecDeque<ControlEvent>>>;
 
-/// A control path between two threads of a process.
+/// A control path between two threads of a process: each end owns the queue that it reads, and lends it to the other.
 pub(crate) struct QueueControl {
     arriving: Events,
     leaving: Events,
     peer: Doorbell,
 }
 
+/// The queue that one rank reads.
+#[derive(Clone, Default)]
+pub(crate) struct Inbox {
+    events: Events,
+}
+
 impl QueueControl {
+    /// The end of whoever reads `mine`; the other end reads `theirs` and is woken by `peer`.
+    pub(crate) fn new(mine: &Inbox, theirs: &Inbox, peer: Doorbell) -> QueueControl {
+        QueueControl { arriving: mine.events.clone(), leaving: theirs.events.clone(), peer }
+    }
+
     /// The two ends, for the owners of the two doorbells.
     pub(crate) fn pair(first: Doorbell, second: Doorbell) -> (QueueControl, QueueControl) {
-        let (a, b) = (Events::default(), Events::default());
-        (
-            QueueControl { arriving: a.clone(), leaving: b.clone(), peer: second },
-            QueueControl { arriving: b, leaving: a, peer: first },
-        )
+        let (a, b) = (Inbox::default(), Inbox::default());
+        (QueueControl::new(&a, &b, second), QueueControl::new(&b, &a, first))
     }
 
     fn send(&mut self, event: ControlEvent) {
@@ -189,8 +199,7 @@ mod tests {
             a.leave();
             drop(a);
             let events: Vec<_> = std::iter::from_fn(|| b.event()).collect();
-            let want =
-                [ControlEvent::Notice(b"one".to_vec()), ControlEvent::Notice(Vec::new()), ControlEvent::Left];
+            let want = [ControlEvent::Notice(b"one".to_vec()), ControlEvent::Notice(Vec::new()), ControlEvent::Left];
             assert_eq!(events, want);
         }
     }

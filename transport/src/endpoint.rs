@@ -242,17 +242,22 @@ pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
         for lower in 0..upper {
             let (first, second) = QueueControl::pair(bells[lower].clone(), bells[upper].clone());
             for (me, peer, control) in [(lower, upper, first), (upper, lower, second)] {
-                let ring = RingLink::new(
-                    (segments[me].clone(), me),
-                    (segments[peer].clone(), peer),
-                    bells[peer].clone(),
-                );
+                let ring =
+                    RingLink::new((segments[me].clone(), me), (segments[peer].clone(), peer), bells[peer].clone());
                 links[me][peer] = Some(Link::new(Kind::Inproc(ring), Control::Queue(control)));
             }
         }
     }
     let ranks = links.into_iter().zip(segments).zip(bells).enumerate();
-    Ok(ranks.map(|(me, ((links, segment), bell))| Endpoint::new(me, links, peers.clone(), Some(segment), bell)).collect())
+    Ok(ranks
+        .map(|(me, ((links, segment), bell))| Endpoint::new(me, links, peers.clone(), Some(segment), bell))
+        .collect())
+}
+
+/// A number that nobody else has, from the kernel's random numbers.
+#[must_use]
+pub fn random_number() -> u128 {
+    u128::from_le_bytes(crate::machine::random())
 }
 
 impl Drop for Endpoint {

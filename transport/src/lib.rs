@@ -14,9 +14,11 @@ pub mod environment;
 mod inproc;
 pub mod link;
 mod machine;
+pub mod mesh;
 pub mod rendezvous;
 mod ring;
 mod segment;
+mod shm;
 mod sync;
 pub mod tcp;
 
@@ -26,4 +28,5 @@ pub use doorbell::Waker;
 pub use endpoint::{Endpoint, Peer};
 pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
+pub use mesh::{Fabric, GroupId, MeshError};
 pub use rendezvous::{Exchanged, Rendezvous, RendezvousError, Setup};

@@ -188,7 +188,13 @@ impl Communicator {
 
 /// Calls that own their buffers and go on while the caller computes.
 impl Communicator {
-    fn start<T: Element>(&self, mut buffers: WorkBuffers<T>, shape: impl Fn(Request<'_>) -> Request<'_>, collective: Collective, count: usize) -> Result<Work<T>> {
+    fn start<T: Element>(
+        &self,
+        mut buffers: WorkBuffers<T>,
+        shape: impl Fn(Request<'_>) -> Request<'_>,
+        collective: Collective,
+        count: usize,
+    ) -> Result<Work<T>> {
         let lent = if buffers.in_place {
             Buffers::InPlace(as_bytes_mut(&mut buffers.input))
         } else {

@@ -3,13 +3,15 @@
 mod calls;
 mod group;
 mod prepare;
+mod setup;
+mod split;
 mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use paceline_transport::{Clock, Endpoint, LinkKind, Peer};
+use paceline_transport::{Clock, Endpoint, Fabric, LinkKind, Peer};
 
 use crate::engine::{Core, Engine, WaitPolicy};
 use crate::error::Result;
@@ -20,9 +22,6 @@ pub use group::Group;
 pub use work::Work;
 
 use prepare::Plans;
-
-/// How long a call may take where nothing else is said.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One rank's membership of a group of ranks.
 ///
@@ -61,6 +60,10 @@ struct Inner {
     links: Box<[Option<LinkKind>]>,
     facts: Facts,
     timeout: Duration,
+    /// How to call the ranks again, for groups of them.
+    fabric: Arc<Fabric>,
+    /// Each rank's number in the world.
+    members: Arc<[usize]>,
     plans: Plans,
     /// Collectives called so far.
     sequence: AtomicU64,
@@ -70,7 +73,8 @@ struct Inner {
 }
 
 impl Communicator {
-    pub(crate) fn over(endpoint: Endpoint, facts: Facts, timeout: Duration) -> Communicator {
+    /// A communicator over an endpoint whose ranks have the numbers `members` in the world.
+    fn over(endpoint: Endpoint, fabric: Arc<Fabric>, members: Arc<[usize]>, facts: Facts, timeout: Duration) -> Self {
         let (rank, size) = (endpoint.me(), endpoint.size());
         let peers = endpoint.peers().clone();
         let links: Box<[_]> = (0..size).map(|peer| endpoint.link_kind(peer)).collect();
@@ -88,22 +92,14 @@ impl Communicator {
             links,
             facts,
             timeout,
+            fabric,
+            members,
             plans: Plans::default(),
             sequence: AtomicU64::new(0),
             sent: zeros(),
             received: zeros(),
         };
         Communicator { inner: Arc::new(inner), options: CallOptions::default() }
-    }
-
-    /// Communicators of `size` ranks in this process, in rank order: one for each thread.
-    ///
-    /// # Errors
-    ///
-    /// If `size` is 0, or memory or files for the links can't be had.
-    pub fn in_process(size: usize) -> Result<Vec<Communicator>> {
-        let endpoints = paceline_transport::endpoint::in_process(size)?;
-        Ok(endpoints.into_iter().map(|e| Communicator::over(e, Facts::in_process(size), DEFAULT_TIMEOUT)).collect())
     }
 
     /// This rank's number, from 0.

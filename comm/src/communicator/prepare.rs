@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
-use crate::engine::{
-    Active, Channels, Extent, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Stamps,
-};
+use crate::engine::{Active, Channels, Extent, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Stamps};
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
 use crate::request::{Request, Sound};
@@ -64,7 +62,8 @@ impl Communicator {
         let kernel = Kernel::of(data_type, op);
         match collective {
             Collective::Send | Collective::Recv | Collective::SendRecv => {
-                let naming = Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
+                let naming =
+                    Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
                 let program = messages(collective, root == self.inner.rank);
                 let plan = self.plan(collective, "message", program, kernel, data_type.size(), sound.extent.clone());
                 let (sends, expects) = sound.message;
@@ -73,7 +72,8 @@ impl Communicator {
             }
             _ => {}
         }
-        let choice = self.inner.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, &self.options)?;
+        let choice =
+            self.inner.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, &self.options)?;
         let fingerprint = Fingerprint { row: choice.number as u8, ..sound.fingerprint };
         let make = |extent: Extent| {
             let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
@@ -174,4 +174,3 @@ fn messages(collective: Collective, with_itself: bool) -> Program {
     }
     program
 }
-

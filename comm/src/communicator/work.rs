@@ -49,8 +49,8 @@ impl<T: Element> Work<T> {
     pub fn wait(self) -> Result<Vec<T>> {
         self.completion.wait(None).expect("waits without a deadline")?;
         let buffers = Arc::try_unwrap(self.buffers);
-        let buffers =
-            buffers.map_err(|_| Error::new(ErrorKind::Internal, "the engine kept the buffers of a call that has ended"))?;
+        let buffers = buffers
+            .map_err(|_| Error::new(ErrorKind::Internal, "the engine kept the buffers of a call that has ended"))?;
         Ok(if buffers.in_place { buffers.input } else { buffers.output })
     }
 }

@@ -94,7 +94,15 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(endpoint: Endpoint, clock: Clock, policy: WaitPolicy) -> Core {
         let peers = vec![PeerState::default(); endpoint.size()];
-        Core { endpoint, active: Vec::new(), peers, ended: VecDeque::with_capacity(REMEMBERED), dead: None, clock, policy }
+        Core {
+            endpoint,
+            active: Vec::new(),
+            peers,
+            ended: VecDeque::with_capacity(REMEMBERED),
+            dead: None,
+            clock,
+            policy,
+        }
     }
 
     /// Runs `mine` to their end, and whatever else is under way along with them. Without `mine`, runs until nothing is.
@@ -259,12 +267,7 @@ impl Core {
         self.news(mine)
     }
 
-    fn sleep_unless_moving(
-        &mut self,
-        attention: &Attention,
-        mine: &mut [Active],
-        until: Time,
-    ) -> Result<()> {
+    fn sleep_unless_moving(&mut self, attention: &Attention, mine: &mut [Active], until: Time) -> Result<()> {
         if attention.is_raised() || self.pass(mine)? {
             return Ok(());
         }

@@ -38,12 +38,8 @@ fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>
     };
     let unpacked = Fingerprint::unpack(theirs);
     let me = core.endpoint.me();
-    let mut cause = format!(
-        "the ranks disagree: rank {me} calls {}, {} calls {}",
-        side(mine),
-        name(core, peer),
-        side(unpacked)
-    );
+    let mut cause =
+        format!("the ranks disagree: rank {me} calls {}, {} calls {}", side(mine), name(core, peer), side(unpacked));
     let same_but_row = matches!((mine, unpacked), (Some(a), Some(b)) if Fingerprint { row: b.row, ..a } == b);
     if same_but_row {
         cause.push_str(", but with another algorithm");
@@ -59,8 +55,7 @@ pub(crate) fn late_frame(core: &Core, peer: usize, sequence: u64, theirs: Stamp)
         Some(ended) => mismatch(core, peer, &ended.call, ended.fingerprint, theirs).during(ended.call.clone()),
         None => {
             let what = Fingerprint::unpack(theirs).map_or("something".into(), |fingerprint| fingerprint.to_string());
-            let cause =
-                format!("{} sent for call #{sequence} ({what}), which ended here long ago", name(core, peer));
+            let cause = format!("{} sent for call #{sequence} ({what}), which ended here long ago", name(core, peer));
             Error::new(ErrorKind::Mismatch, cause).blaming([peer])
         }
     }
@@ -111,11 +106,13 @@ pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited:
         ));
     }
     if let Some(last) = core.ended.back() {
-        cause.push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
+        cause
+            .push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
     }
     let me = core.endpoint.me();
     let others = || (0..core.endpoint.size()).filter(|rank| *rank != me);
-    let silent: Vec<usize> = others().filter(|rank| core.peers[*rank].status.is_none() && !core.peers[*rank].left).collect();
+    let silent: Vec<usize> =
+        others().filter(|rank| core.peers[*rank].status.is_none() && !core.peers[*rank].left).collect();
     let elsewhere: Vec<usize> = others()
         .filter(|rank| core.peers[*rank].status.as_ref().is_some_and(|status| status.current.as_ref() != Some(call)))
         .collect();
@@ -135,7 +132,8 @@ pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited:
     } else {
         let waited_for: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
         cause.push_str("; all ranks answer and are in this call");
-        error = error.blaming(waited_for).hint("the network may be slow or stuck; raise the timeout or look at the links");
+        error =
+            error.blaming(waited_for).hint("the network may be slow or stuck; raise the timeout or look at the links");
     }
     let mut report = error.report().clone();
     report.cause = cause;

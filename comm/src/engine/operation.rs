@@ -339,7 +339,8 @@ impl Walk<'_> {
             Step::Copy { source, target } => {
                 let (from, to) = (range(source), range(target));
                 assert_eq!(from.len(), to.len(), "a copy keeps its length");
-                let (source, target) = (self.memory.address(source.buffer, &from), self.memory.address(target.buffer, &to));
+                let (source, target) =
+                    (self.memory.address(source.buffer, &from), self.memory.address(target.buffer, &to));
                 if !std::ptr::eq(source, target) {
                     // SAFETY: `address` has checked both ranges; they are the same (skipped) or disjoint, and no other
                     // step of the round writes the one or touches the other (schedule rule 2).

@@ -194,9 +194,9 @@ fn takes_blocks_one_by_one(program: &Program) -> bool {
     program.rounds().flatten().all(|step| match step {
         Step::Send { source, .. } => single(source) && source.count <= 1,
         Step::Recv { target, .. } => single(target) && target.count <= 1,
-        Step::RecvReduce { source, target, .. } | Step::Copy { source, target } | Step::Reduce { source, target, .. } => {
-            single(source) && single(target)
-        }
+        Step::RecvReduce { source, target, .. }
+        | Step::Copy { source, target }
+        | Step::Reduce { source, target, .. } => single(source) && single(target),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Condvar, LazyLock, Mutex};
 use std::time::Instant;
 
-use crate::control::QueueControl;
+use crate::control::Inbox;
 use crate::doorbell::Doorbell;
 use crate::segment::SharedSegment;
 
@@ -13,46 +13,45 @@ use crate::segment::SharedSegment;
 pub(crate) struct Offer {
     pub(crate) segment: SharedSegment,
     pub(crate) bell: Doorbell,
+    /// The queue in which this rank wants to hear from the other.
+    pub(crate) inbox: Inbox,
 }
 
-/// A meeting of two ranks: of one group, known by its identity, the lower rank first.
+/// A meeting of two ranks of one group, in one direction: what `from` leaves for `to`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Meeting {
+    pub(crate) job: [u8; 16],
     pub(crate) group: [u8; 16],
-    pub(crate) lower: usize,
-    pub(crate) upper: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
 }
 
-enum Place {
-    /// The first to come has left its offer.
-    First(Offer),
-    /// The second has come too, and has left its offer and the first one's end of the control path.
-    Both(Offer, QueueControl),
+static PLACES: LazyLock<(Mutex<HashMap<Meeting, Offer>>, Condvar)> = LazyLock::new(Default::default);
+
+/// Leaves an offer for the other rank to take.
+pub(crate) fn leave(meeting: Meeting, mine: Offer) {
+    let (left, changed) = &*PLACES;
+    left.lock().expect("no panic while held").insert(meeting, mine);
+    changed.notify_all();
 }
 
-static PLACES: LazyLock<(Mutex<HashMap<Meeting, Place>>, Condvar)> = LazyLock::new(Default::default);
-
-/// Exchanges offers with the other rank of a meeting, waiting for it until `deadline`; `None` if it doesn't come.
-pub(crate) fn meet(meeting: Meeting, mine: Offer, deadline: Instant) -> Option<(Offer, QueueControl)> {
-    let (places, changed) = &*PLACES;
-    let mut places = places.lock().expect("no panic while held");
-    if let Some(Place::First(theirs)) = places.remove(&meeting) {
-        let (my_end, their_end) = QueueControl::pair(mine.bell.clone(), theirs.bell.clone());
-        places.insert(meeting, Place::Both(mine, their_end));
-        changed.notify_all();
-        return Some((theirs, my_end));
-    }
-    places.insert(meeting, Place::First(mine));
+/// Takes what the other rank has left, waiting for it until `deadline`.
+pub(crate) fn take(meeting: Meeting, deadline: Instant) -> Option<Offer> {
+    let (left, changed) = &*PLACES;
+    let mut left = left.lock().expect("no panic while held");
     loop {
-        if matches!(places.get(&meeting), Some(Place::Both(..))) {
-            let Some(Place::Both(theirs, my_end)) = places.remove(&meeting) else { unreachable!("looked at above") };
-            return Some((theirs, my_end));
+        if let Some(found) = left.remove(&meeting) {
+            return Some(found);
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            places.remove(&meeting);
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return None;
         }
-        places = changed.wait_timeout(places, left).expect("no panic while held").0;
+        left = changed.wait_timeout(left, remaining).expect("no panic while held").0;
     }
+}
+
+/// Takes back what nobody came for.
+pub(crate) fn take_back(meeting: Meeting) {
+    PLACES.0.lock().expect("no panic while held").remove(&meeting);
 }

@@ -2,4 +2,4 @@
 
 mod hub;
 
-pub(crate) use hub::{Meeting, Offer, meet};
+pub(crate) use hub::{Meeting, Offer, leave, take, take_back};

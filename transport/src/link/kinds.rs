@@ -6,6 +6,7 @@ use super::aside::Aside;
 use super::{Channel, Head, LinkError, LinkKind, Stamp};
 use crate::control::{Control, ControlEvent};
 use crate::ring::RingLink;
+use crate::tcp::TcpLink;
 
 /// One kind of link, by its own room.
 pub(crate) enum Kind {
@@ -13,6 +14,8 @@ pub(crate) enum Kind {
     Inproc(RingLink),
     /// Processes of one host.
     Shm(RingLink),
+    /// Hosts.
+    Tcp(Box<TcpLink>),
 }
 
 /// A link to one peer.
@@ -31,6 +34,7 @@ impl Link {
         match self.kind {
             Kind::Inproc(_) => LinkKind::Inproc,
             Kind::Shm(_) => LinkKind::Shm,
+            Kind::Tcp(_) => LinkKind::Tcp,
         }
     }
 
@@ -39,6 +43,7 @@ impl Link {
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => Ok(ring.send(channel, stamp, message)),
+            Kind::Tcp(tcp) => tcp.send(channel, stamp, message),
         }
     }
 
@@ -47,6 +52,7 @@ impl Link {
     fn raw_head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.head(),
+            Kind::Tcp(tcp) => tcp.head(),
         }
     }
 
@@ -54,6 +60,7 @@ impl Link {
     fn raw_advance(&mut self, bytes: usize) {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.advance(bytes),
+            Kind::Tcp(tcp) => tcp.advance(bytes),
         }
     }
 
@@ -79,14 +86,13 @@ impl Link {
     /// Moves arrived bytes of `channel`'s head to `target`; how many. The head has been looked at just before.
     #[inline]
     pub(crate) fn recv_into(&mut self, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
-        let bytes = match self.head(channel)? {
-            Some(head) => {
-                let bytes = head.bytes.len().min(target.len());
-                target[..bytes].copy_from_slice(&head.bytes[..bytes]);
-                bytes
-            }
-            None => return Ok(0),
-        };
+        let aside = !self.aside.is_empty() && self.aside.head(channel).is_some();
+        if let (Kind::Tcp(tcp), false) = (&mut self.kind, aside) {
+            return tcp.recv_into(target);
+        }
+        let Some(head) = self.head(channel)? else { return Ok(0) };
+        let bytes = head.bytes.len().min(target.len());
+        target[..bytes].copy_from_slice(&head.bytes[..bytes]);
         if bytes > 0 {
             self.advance(channel, bytes);
         }
@@ -119,18 +125,24 @@ impl Link {
     pub(crate) fn take_touched(&mut self) -> bool {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.take_touched(),
+            Kind::Tcp(_) => false,
         }
     }
 
     pub(crate) fn ring_if_asleep(&self) {
         match &self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.ring_if_asleep(),
+            Kind::Tcp(_) => {}
         }
     }
 
     /// Files whose readiness means that it is worth looking at the link again.
     pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
-        self.control.file().into_iter().collect()
+        let mut files: Vec<_> = self.control.file().into_iter().collect();
+        if let Kind::Tcp(tcp) = &self.kind {
+            files.extend(tcp.fds());
+        }
+        files
     }
 
     pub(crate) fn notify(&mut self, notice: &[u8]) {

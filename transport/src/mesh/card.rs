@@ -53,14 +53,6 @@ impl Card {
         }
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("plain data")
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Card> {
-        postcard::from_bytes(bytes).ok()
-    }
-
     pub(crate) fn allows(&self, kind: Allowed) -> bool {
         self.kinds.contains(&kind)
     }

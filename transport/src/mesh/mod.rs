@@ -13,5 +13,3 @@ mod pair;
 
 pub use error::MeshError;
 pub use fabric::{Fabric, GroupId};
-
-pub(crate) use card::Card;

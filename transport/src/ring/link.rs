@@ -27,7 +27,8 @@ impl RingLink {
         (theirs, their_place): (SharedSegment, usize),
         bell: Doorbell,
     ) -> RingLink {
-        let (outgoing, incoming) = (mine.ring_to(their_place, &theirs, my_place), theirs.ring_to(my_place, &mine, their_place));
+        let (outgoing, incoming) =
+            (mine.ring_to(their_place, &theirs, my_place), theirs.ring_to(my_place, &mine, their_place));
         // SAFETY: the segments are held by the link, zeroed when made, and this pair of places is joined once only.
         let (leaving, arriving) = unsafe { (RingSender::new(outgoing), RingReceiver::new(incoming)) };
         RingLink { leaving, arriving, theirs, bell, touched: false, _mine: mine }

@@ -1,8 +1,8 @@
 //! A single-producer, single-consumer ring of frames over memory that two ranks see. `README.md` has the reasoning.
 
+mod link;
 #[cfg(all(test, loom))]
 mod model;
-mod link;
 mod receiver;
 mod sender;
 

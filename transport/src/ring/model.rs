@@ -56,7 +56,10 @@ fn frames_arrive_whole_and_in_order() {
         for k in 0..3u64 {
             loop {
                 if let Some(head) = receiver.head().unwrap() {
-                    assert_eq!((head.channel, head.stamp, head.bytes), (Channel(k), Stamp([k; 2]), &k.to_le_bytes()[..]));
+                    assert_eq!(
+                        (head.channel, head.stamp, head.bytes),
+                        (Channel(k), Stamp([k; 2]), &k.to_le_bytes()[..])
+                    );
                     break;
                 }
                 loom::thread::yield_now();

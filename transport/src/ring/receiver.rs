@@ -40,7 +40,10 @@ impl RingReceiver {
             unsafe { line.frame.with(|frame: *const FrameLine| (*frame, (&raw const (*frame).inline).cast::<u8>())) };
         let bytes = usize::try_from(frame.bytes).unwrap_or(usize::MAX);
         if bytes > self.memory.slot_bytes || bytes < self.read {
-            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes in a slot of {}", self.memory.slot_bytes)));
+            return Err(LinkError::Protocol(format!(
+                "a frame of {bytes} bytes in a slot of {}",
+                self.memory.slot_bytes
+            )));
         }
         let start =
             // SAFETY: as above: `place` is below `slots`, and each payload is `slot_bytes` long.

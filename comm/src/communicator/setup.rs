@@ -1,0 +1,117 @@
+//! Where communicators come from: this process alone, or processes that meet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paceline_transport::{Environment, Fabric, MeshError, Setup};
+
+use super::Communicator;
+use crate::error::{Error, ErrorKind, Result};
+use crate::request::CallOptions;
+use crate::select::{Facts, Overrides};
+
+impl Communicator {
+    /// Communicators of `size` ranks in this process, in rank order: one for each thread.
+    ///
+    /// # Errors
+    ///
+    /// If `size` is 0, or memory or files for the links can't be had.
+    pub fn in_process(size: usize) -> Result<Vec<Communicator>> {
+        let members: Arc<[usize]> = (0..size).collect();
+        let joined = Fabric::in_process(size)?;
+        let comm = |(fabric, endpoint)| {
+            let facts = Facts::in_process(size);
+            Communicator::over(endpoint, fabric, members.clone(), facts, Setup::TIMEOUT)
+        };
+        Ok(joined.into_iter().map(comm).collect())
+    }
+
+    /// The communicator of all ranks, as the environment says: see `docs/environment.md`. Without a launcher, one rank.
+    ///
+    /// # Errors
+    ///
+    /// The environment contradicts itself, or as [`Communicator::connect`].
+    pub fn from_env() -> Result<Communicator> {
+        let setup = Setup::from_env(&Environment::from_process()).map_err(MeshError::from)?;
+        Communicator::connect(&setup)
+    }
+
+    /// As [`Communicator::from_env`], with `threads` ranks in this process: one communicator for each thread.
+    ///
+    /// The launcher's ranks are processes; ranks are numbered through all processes' threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Communicator::from_env`].
+    ///
+    /// # Panics
+    ///
+    /// If `threads` is 0.
+    pub fn from_env_threads(threads: usize) -> Result<Vec<Communicator>> {
+        let setup = Setup::from_env(&Environment::from_process()).map_err(MeshError::from)?;
+        Communicator::connect_threads(&setup, threads)
+    }
+
+    /// The communicator of all ranks that meet as `setup` says. Every rank calls it; it returns when all have come.
+    ///
+    /// # Errors
+    ///
+    /// Ranks are missing at the deadline (the error names them), come twice, disagree on how many they are, don't know
+    /// the token, or can't be joined by an allowed link.
+    pub fn connect(setup: &Setup) -> Result<Communicator> {
+        Ok(Communicator::connect_threads(setup, 1)?.remove(0))
+    }
+
+    /// As [`Communicator::connect`], with `threads` ranks in this process; `setup` counts processes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Communicator::connect`].
+    ///
+    /// # Panics
+    ///
+    /// If `threads` is 0.
+    pub fn connect_threads(setup: &Setup, threads: usize) -> Result<Vec<Communicator>> {
+        let overrides: Overrides = setup.algorithm.as_deref().unwrap_or_default().parse()?;
+        let joined = Fabric::join_threads(setup, threads)?;
+        let size = joined[0].1.size();
+        let members: Arc<[usize]> = (0..size).collect();
+        let begin = |(fabric, endpoint)| {
+            let facts = Facts::unknown(size, overrides.clone());
+            Communicator::over(endpoint, fabric, members.clone(), facts, setup.timeout).agree(setup.init_timeout)
+        };
+        if threads == 1 {
+            return joined.into_iter().map(begin).collect();
+        }
+        std::thread::scope(|scope| {
+            let begun: Vec<_> = joined.into_iter().map(|rank| scope.spawn(|| begin(rank))).collect();
+            begun.into_iter().map(|thread| thread.join().expect("joining doesn't panic")).collect()
+        })
+    }
+
+    /// Makes sure that all ranks know the same facts, on which the choice of rows depends.
+    pub(super) fn agree(mut self, timeout: Duration) -> Result<Communicator> {
+        if self.size() == 1 {
+            return Ok(self);
+        }
+        let links = self.inner.links.iter().flatten();
+        let mine = self.inner.facts.encode(links.copied().max().expect("there are two ranks"));
+        let mut all = vec![0u8; mine.len() * self.size()];
+        let first = CallOptions { timeout: Some(timeout), algorithm: Some("bruck".into()) };
+        self.with(first).all_gather(&mine, &mut all)?;
+        let facts = self.inner.facts.decode(&all)?;
+        let inner = Arc::get_mut(&mut self.inner).expect("nobody else knows the communicator yet");
+        inner.facts = facts;
+        Ok(self)
+    }
+}
+
+impl From<MeshError> for Error {
+    fn from(error: MeshError) -> Error {
+        let kind = match &error {
+            MeshError::System { .. } => ErrorKind::System,
+            _ => ErrorKind::Rendezvous,
+        };
+        Error::new(kind, error.to_string()).blaming(error.peers())
+    }
+}

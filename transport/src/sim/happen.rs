@@ -71,7 +71,7 @@ impl State {
         let (now, pair) = (self.now(), self.pair(end));
         let connection = &mut self.connections[end.connection as usize];
         let receiver = usize::from(end.other().side);
-        let gone = connection.dropped[receiver] || self.faults.deaths.contains_key(&pair.1);
+        let gone = connection.left[receiver] || self.faults.deaths.contains_key(&pair.1);
         let Some(wire) = connection.wires[usize::from(end.side)].as_deref_mut() else { return };
         match flight {
             Flight::Begin(frame, _) if gone => {
@@ -143,7 +143,7 @@ impl State {
         let (now, (me, peer)) = (self.now(), self.pair(end));
         let connection = &mut self.connections[end.connection as usize];
         let side = usize::from(end.side);
-        if connection.standing[side] != Standing::Open || connection.dropped[side] {
+        if connection.standing[side] != Standing::Open || connection.left[side] {
             return;
         }
         connection.standing[side] = Standing::Cut(now);

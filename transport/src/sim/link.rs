@@ -4,22 +4,17 @@
 //! the network's lock. The link also checks what the contract asks of its caller: a message that was accepted in part is
 //! presented again from where it stopped, the same bytes at the same address, with the same stamp.
 
-use std::io;
-
-use super::SimNetwork;
-use super::state::{End, Event, State};
-use super::trace::{At, Happening};
-use super::wire::{Flight, Frame, Post, Standing, window_cost};
+use super::control::{alive, connected};
+use super::state::{End, Event};
+use super::trace::Happening;
+use super::wire::{Frame, Post, window_cost};
+use super::{SimControl, SimNetwork};
 use crate::control::ControlEvent;
 use crate::link::{Channel, Head, LinkError, Stamp};
 
-/// The most notices that may be under way or unread in one direction.
-const NOTICES_MAX: usize = 4096;
-
 /// One end of a simulated link. Dropping it tells the peer that this rank left; what was sent before still arrives.
 pub struct SimLink {
-    network: SimNetwork,
-    end: End,
+    control: SimControl,
     head: Option<Frame>,
     /// Bytes of the head that were read, and of those behind them that the last call showed.
     read: usize,
@@ -37,19 +32,27 @@ struct Unfinished {
 
 impl SimLink {
     pub(super) fn new(network: SimNetwork, end: End) -> SimLink {
-        SimLink { network, end, head: None, read: 0, shown: 0, unfinished: Vec::new() }
+        SimLink { control: SimControl::new(network, end), head: None, read: 0, shown: 0, unfinished: Vec::new() }
     }
 
     /// The rank at this end.
     #[must_use]
     pub fn me(&self) -> usize {
-        self.network.lock().pair(self.end).0
+        self.network().lock().pair(self.end()).0
     }
 
     /// The rank at the other end.
     #[must_use]
     pub fn peer(&self) -> usize {
-        self.network.lock().pair(self.end).1
+        self.network().lock().pair(self.end()).1
+    }
+
+    fn network(&self) -> &SimNetwork {
+        &self.control.network
+    }
+
+    fn end(&self) -> End {
+        self.control.end
     }
 
     /// The oldest frame that has arrived and isn't wholly read, with its bytes that are here by now.
@@ -59,18 +62,19 @@ impl SimLink {
     /// Once all that arrived whole is read: [`LinkError::Closed`] where the peer left, [`LinkError::Io`] where it died or
     /// the connection was cut. At once where this rank itself was killed.
     pub fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
-        let mut state = self.network.lock();
+        let end = self.end();
+        let mut state = self.control.network.lock();
         state.settle();
-        alive(&state, self.end)?;
+        alive(&state, end)?;
         if self.head.is_none() {
-            (self.head, self.read) = (state.wire_made(self.end.other()).and_then(|wire| wire.take()), 0);
+            (self.head, self.read) = (state.wire_made(end.other()).and_then(|wire| wire.take()), 0);
         }
         let Some(frame) = &self.head else {
-            return connected(&state, self.end).map(|()| None);
+            return connected(&state, end).map(|()| None);
         };
-        let arrived = state.wire(self.end.other()).arrived_of(frame);
+        let arrived = state.wire(end.other()).arrived_of(frame);
         if arrived < frame.bytes.len() {
-            connected(&state, self.end)?;
+            connected(&state, end)?;
         }
         self.shown = arrived - self.read;
         Ok(Some(Head {
@@ -95,9 +99,10 @@ impl SimLink {
         let length = frame.bytes.len();
         if self.read == length {
             self.head = None;
-            let mut state = self.network.lock();
-            if alive(&state, self.end).and_then(|()| connected(&state, self.end)).is_ok() {
-                state.post(self.end, Post::Credit(window_cost(length)));
+            let end = self.end();
+            let mut state = self.control.network.lock();
+            if alive(&state, end).and_then(|()| connected(&state, end)).is_ok() {
+                state.post(end, Post::Credit(window_cost(length)));
             }
         }
     }
@@ -139,16 +144,17 @@ impl SimLink {
         if let Some(index) = unfinished {
             self.unfinished[index].check(stamp, message);
         }
-        let mut state = self.network.lock();
+        let end = self.end();
+        let mut state = self.control.network.lock();
         state.settle();
-        alive(&state, self.end)?;
-        connected(&state, self.end)?;
-        let (now, pair, split) = (state.now(), state.pair(self.end), state.split);
+        alive(&state, end)?;
+        connected(&state, end)?;
+        let (now, pair, split) = (state.now(), state.pair(end), state.split);
         let late = state.faults.lateness(pair.0, now);
-        let wire = state.wire(self.end);
+        let wire = state.wire(end);
         let Some(bytes) = wire.room(message.len(), split) else { return Ok(None) };
         let due = wire.launch((channel, stamp), &message[..bytes], split, now, late);
-        state.plan(due, Event::Frames(self.end));
+        state.plan(due, Event::Frames(end));
         state.trace.note(now, pair, Happening::FrameSent(channel, stamp, bytes));
         drop(state);
 
@@ -163,63 +169,38 @@ impl SimLink {
         Ok(Some(bytes))
     }
 
-    /// Sends a notice to the peer, beside the frames and perhaps ahead of them.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`SimLink::send`], and [`LinkError::Io`] where 4,096 notices are on their way or unread.
-    pub fn notify(&mut self, notice: &[u8]) -> Result<(), LinkError> {
-        let mut state = self.network.lock();
-        state.settle();
-        alive(&state, self.end)?;
-        connected(&state, self.end)?;
-        let (now, (me, peer)) = (state.now(), state.pair(self.end));
-        if state.faults.loses_notice(me, peer, now) {
-            state.trace.note(now, (me, peer), Happening::NoticeLost(notice.len()));
-            return Ok(());
-        }
-        let wire = state.wire(self.end);
-        if wire.post.len() + wire.inbox.len() >= NOTICES_MAX {
-            let text = format!("{NOTICES_MAX} notices to rank {peer} are unread");
-            return Err(LinkError::Io(io::Error::new(io::ErrorKind::WouldBlock, text)));
-        }
-        state.trace.note(now, (me, peer), Happening::NoticeSent(notice.len()));
-        state.post(self.end, Post::Control(ControlEvent::Notice(notice.to_vec())));
-        Ok(())
+    /// As [`SimControl::notify`].
+    pub fn notify(&mut self, notice: &[u8]) {
+        self.control.notify(notice);
     }
 
-    /// The oldest control event that has arrived and wasn't reported yet.
+    /// As [`SimControl::control_event`].
     pub fn control_event(&mut self) -> Option<ControlEvent> {
-        let mut state = self.network.lock();
-        state.settle();
-        state.wire_made(self.end.other())?.inbox.pop_front()
+        self.control.control_event()
+    }
+
+    /// As [`SimControl::leave`].
+    pub fn leave(&mut self) {
+        self.control.leave();
+    }
+
+    /// A second handle of this end, for its control plane.
+    #[must_use]
+    pub fn control(&self) -> SimControl {
+        self.control.clone()
     }
 }
 
 impl Drop for SimLink {
     fn drop(&mut self) {
-        let mut state = self.network.lock();
-        state.settle();
-        let (now, pair) = (state.now(), state.pair(self.end));
-        let told = alive(&state, self.end).and_then(|()| connected(&state, self.end)).is_ok();
-        if told {
-            let late = state.faults.lateness(pair.0, now);
-            let wire = state.wire(self.end);
-            let arrival = now.after(wire.profile.flight(&mut wire.random)).after(late);
-            let due = wire.frames.push(arrival, Flight::End(Standing::Left));
-            state.plan(due, Event::Frames(self.end));
-            state.post(self.end, Post::Control(ControlEvent::Left));
-            state.trace.note(now, pair, Happening::LinkDropped);
-        }
-        let End { connection, side } = self.end;
-        state.connections[connection as usize].dropped[usize::from(side)] = true;
-        state.retire(connection);
+        self.control.leave();
+        self.network().lock().retire(self.end());
     }
 }
 
 impl std::fmt::Debug for SimLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (me, peer) = self.network.lock().pair(self.end);
+        let (me, peer) = self.network().lock().pair(self.end());
         f.debug_struct("SimLink").field("me", &me).field("peer", &peer).finish_non_exhaustive()
     }
 }
@@ -239,26 +220,4 @@ impl Unfinished {
             stamp.0,
         );
     }
-}
-
-/// Whether the rank at this end lives.
-fn alive(state: &State, end: End) -> Result<(), LinkError> {
-    match state.faults.deaths.get(&state.pair(end).0) {
-        None => Ok(()),
-        Some(&death) => {
-            let text = format!("this rank was killed at {} (simulated)", At(death));
-            Err(LinkError::Io(io::Error::new(io::ErrorKind::ConnectionAborted, text)))
-        }
-    }
-}
-
-/// Whether, as far as is known at this end, the other is there.
-fn connected(state: &State, end: End) -> Result<(), LinkError> {
-    let text = match state.connections[end.connection as usize].standing[usize::from(end.side)] {
-        Standing::Open => return Ok(()),
-        Standing::Left => return Err(LinkError::Closed),
-        Standing::Killed(death) => format!("connection reset: the peer was killed at {} (simulated)", At(death)),
-        Standing::Cut(cut) => format!("connection reset: cut at {} (simulated)", At(cut)),
-    };
-    Err(LinkError::Io(io::Error::new(io::ErrorKind::ConnectionReset, text)))
 }

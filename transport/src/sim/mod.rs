@@ -20,6 +20,7 @@
 //! Nothing exists for a pair that has not spoken but a small record, so a thousand ranks that each talk to a few peers
 //! cost memory for what is in flight.
 
+mod control;
 mod drive;
 mod fault;
 mod happen;
@@ -34,6 +35,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use control::SimControl;
 pub use drive::{RankStep, RunError, RunErrorKind, run};
 pub use fault::Fault;
 pub use link::SimLink;

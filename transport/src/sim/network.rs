@@ -86,6 +86,7 @@ impl SimNetwork {
         state.connections.push(Connection {
             ranks: [me, peer],
             standing: [Standing::Open; 2],
+            left: [false; 2],
             dropped: [false; 2],
             wires: [None, None],
         });

@@ -41,6 +41,8 @@ pub(super) enum Event {
 pub(super) struct Connection {
     pub ranks: [usize; 2],
     pub standing: [Standing; 2],
+    /// Whether each side has told that it leaves, and whether its link is dropped.
+    pub left: [bool; 2],
     pub dropped: [bool; 2],
     /// The wire that leads away from each side, made when something is first sent over it.
     pub wires: [Option<Box<Wire>>; 2],
@@ -187,7 +189,7 @@ impl State {
     pub fn mourn(&mut self, end: End) {
         let connection = &self.connections[end.connection as usize];
         let (mine, theirs) = (usize::from(end.side), usize::from(end.other().side));
-        if connection.dropped[mine] || connection.dropped[theirs] || connection.standing[theirs] != Standing::Open {
+        if connection.left[mine] || connection.left[theirs] || connection.standing[theirs] != Standing::Open {
             return;
         }
         let (dead, _) = self.pair(end);
@@ -201,9 +203,10 @@ impl State {
         self.plan(post, Event::Post(end));
     }
 
-    /// Frees what a connection holds once both its ends are dropped.
-    pub fn retire(&mut self, connection: u32) {
-        let connection = &mut self.connections[connection as usize];
+    /// Notes that an end's link is dropped, and frees what the connection holds once both are.
+    pub fn retire(&mut self, end: End) {
+        let connection = &mut self.connections[end.connection as usize];
+        connection.dropped[usize::from(end.side)] = true;
         if connection.dropped == [true, true] {
             connection.wires = [None, None];
         }

@@ -178,8 +178,8 @@ fn more_than_was_shown_cannot_be_given_back() {
 fn a_notice_overtakes_frames_and_keeps_order_among_notices() {
     let (network, mut a, mut b) = pair(|_| {});
     send_all(&mut a, 0, &[0; 1 << 20]);
-    a.notify(b"one").unwrap();
-    a.notify(b"two").unwrap();
+    a.notify(b"one");
+    a.notify(b"two");
     assert_eq!(b.control_event(), None);
     network.advance_to(us(10));
     assert_eq!(b.control_event(), Some(ControlEvent::Notice(b"one".to_vec())));
@@ -189,10 +189,11 @@ fn a_notice_overtakes_frames_and_keeps_order_among_notices() {
 }
 
 #[test]
-fn unread_notices_are_bounded() {
-    let (_network, mut a, _b) = pair(|_| {});
-    let refused = (0..10_000).find_map(|_| a.notify(b"x").err()).expect("a bound");
-    assert!(refused.to_string().contains("4096 notices to rank 1 are unread"), "{refused}");
+fn unread_notices_are_bounded_and_the_rest_lost() {
+    let (network, mut a, mut b) = pair(|_| {});
+    (0..10_000).for_each(|_| a.notify(b"x"));
+    let_everything_happen(&network);
+    assert_eq!(std::iter::from_fn(|| b.control_event()).count(), 4096);
 }
 
 #[test]
@@ -214,8 +215,25 @@ fn what_was_sent_before_leaving_arrives_and_then_the_link_is_closed() {
     assert_eq!(read, 100_000);
     assert!(matches!(b.head(), Err(LinkError::Closed)));
     assert!(matches!(b.send(Channel(0), STAMP, &[1]), Err(LinkError::Closed)));
-    assert!(matches!(b.notify(b"x"), Err(LinkError::Closed)));
     assert_eq!(b.control_event(), None, "one goodbye is enough");
+}
+
+#[test]
+fn an_end_that_has_left_is_of_no_more_use_and_says_goodbye_once() {
+    let (network, mut a, mut b) = pair(|options| options.piece_bytes = 1000);
+    send_all(&mut b, 0, &[1; 2000]);
+    network.advance_to(us(11));
+    assert_eq!(a.head().unwrap().unwrap().bytes.len(), 1000);
+    a.control().leave();
+    assert_eq!(a.head().unwrap_err().to_string(), "this rank has left the connection");
+    assert_eq!(a.send(Channel(0), STAMP, &[1]).unwrap_err().to_string(), "this rank has left the connection");
+    a.notify(b"lost");
+    let_everything_happen(&network);
+    assert_eq!(b.control_event(), Some(ControlEvent::Left));
+    drop(b);
+    assert!(a.head().is_err(), "the connection's memory may be gone, the error stays");
+    drop(a);
+    let_everything_happen(&network);
 }
 
 #[test]
@@ -263,7 +281,7 @@ fn profiles_are_set_per_wire_and_per_function() {
 fn the_trace_has_a_line_per_event_and_forgets_the_oldest() {
     let (network, mut a, _b) = pair(|options| options.trace_events = 3);
     send_all(&mut a, 7, &[0; 4096]);
-    a.notify(b"abc").unwrap();
+    a.notify(b"abc");
     let_everything_happen(&network);
     let trace = network.trace();
     let lines: Vec<&str> = trace.lines().map(str::trim).collect();

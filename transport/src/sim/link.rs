@@ -101,7 +101,7 @@ impl SimLink {
             self.head = None;
             let end = self.end();
             let mut state = self.control.network.lock();
-            if alive(&state, end).and_then(|()| connected(&state, end)).is_ok() {
+            if connected(&state, end).is_ok() {
                 state.post(end, Post::Credit(window_cost(length)));
             }
         }
@@ -147,7 +147,6 @@ impl SimLink {
         let end = self.end();
         let mut state = self.control.network.lock();
         state.settle();
-        alive(&state, end)?;
         connected(&state, end)?;
         let (now, pair, split) = (state.now(), state.pair(end), state.split);
         let late = state.faults.lateness(pair.0, now);

@@ -89,7 +89,7 @@ pub(super) fn alive(state: &State, end: End) -> Result<(), LinkError> {
 /// Whether, as far as is known at this end, both are there.
 pub(super) fn connected(state: &State, end: End) -> Result<(), LinkError> {
     alive(state, end)?;
-    let text = match state.connections[end.connection as usize].standing[usize::from(end.side)] {
+    let text = match state.standing(end) {
         Standing::Open => return Ok(()),
         Standing::Left => return Err(LinkError::Closed),
         Standing::Killed(death) => format!("connection reset: the peer was killed at {} (simulated)", At(death)),

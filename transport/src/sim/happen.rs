@@ -93,6 +93,10 @@ impl State {
                 if connection.standing[receiver] == Standing::Open {
                     connection.standing[receiver] = standing;
                 }
+                if std::mem::take(&mut wire.goodbye_waits) {
+                    wire.inbox.push_back(ControlEvent::Left);
+                    self.trace.note(now, pair, Happening::LeftArrives);
+                }
             }
         }
         self.stir(pair.1);
@@ -104,6 +108,10 @@ impl State {
             Post::Credit(bytes) => {
                 let wire = self.wire(end.other());
                 wire.in_flight = wire.in_flight.checked_sub(bytes).expect("credit is for what was sent");
+            }
+            Post::Control(ControlEvent::Left) if self.standing(end.other()) == Standing::Open => {
+                self.wire(end).goodbye_waits = true;
+                return;
             }
             Post::Control(event) => {
                 let happening = match &event {

@@ -8,7 +8,8 @@
 //!   rank 0   SimLink(0,1) ---- wire 0->1: bandwidth, then latency and jitter; first in, first out ----> SimLink(1,0)
 //!                         <--- wire 1->0 ---------------------------------------------------------
 //!            both directions also carry *post*: credits for what was read, notices, goodbyes. Post pays latency but
-//!            no bandwidth and doesn't queue behind frames, so it may overtake them.
+//!            no bandwidth and doesn't queue behind frames, so a notice may overtake them. A goodbye is told only once
+//!            the last frame is there.
 //! ```
 //!
 //! * [`SimNetwork`] is the shared handle: it makes links, owns the clock and the agenda of what will happen, and takes

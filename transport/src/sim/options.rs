@@ -15,10 +15,12 @@ pub struct SimOptions {
     pub link: LinkProfile,
     /// The largest frame, in bytes; a longer message is several frames.
     pub frame_bytes: usize,
+    /// A frame that isn't its message's last is a multiple of this many bytes long: 1 lets frames end anywhere.
+    pub grain_bytes: usize,
     /// The most bytes of a frame that arrive at one moment: a longer frame arrives in pieces, each when its last byte
     /// is over the wire.
     pub piece_bytes: usize,
-    /// Whether frames and pieces are of random lengths, from one byte to their largest, so that they split elements.
+    /// Whether frames and pieces are of random lengths, from a grain, or a byte, to their largest.
     pub ragged: bool,
     /// How many bytes of a directed pair may be sent and not yet known to be read before `send` answers `None`. An
     /// empty frame counts as one byte.
@@ -41,6 +43,7 @@ impl SimOptions {
             seed,
             link: LinkProfile::default(),
             frame_bytes: 64 << 10,
+            grain_bytes: 1,
             piece_bytes: usize::MAX,
             ragged: false,
             window_bytes: 1 << 20,
@@ -53,9 +56,13 @@ impl SimOptions {
     pub(super) fn validate(&self) {
         assert!(self.ranks > 0, "a network needs a rank");
         assert!(u32::try_from(self.ranks).is_ok(), "{} ranks are more than 2^32 - 1", self.ranks);
-        assert!(self.frame_bytes > 0, "a frame must be able to hold a byte");
+        let grain = self.grain_bytes;
+        assert!(
+            grain > 0 && self.frame_bytes >= grain,
+            "a frame must be able to hold a grain of {grain} B, and a byte"
+        );
         assert!(self.piece_bytes > 0, "a piece must be able to hold a byte");
-        assert!(self.window_bytes > 0, "a window must be able to hold a byte");
+        assert!(self.window_bytes >= grain, "a window must be able to hold a grain of {grain} B");
         self.link.validate();
     }
 }

@@ -72,6 +72,7 @@ impl State {
     pub fn new(options: SimOptions, clock: Arc<AtomicU64>) -> State {
         let split = Split {
             frame_bytes: options.frame_bytes,
+            grain_bytes: options.grain_bytes,
             piece_bytes: options.piece_bytes,
             window_bytes: options.window_bytes,
             ragged: options.ragged,
@@ -150,6 +151,11 @@ impl State {
         (ranks[usize::from(end.side)], ranks[usize::from(1 - end.side)])
     }
 
+    /// What is known at an end of the other.
+    pub fn standing(&self, end: End) -> Standing {
+        self.connections[end.connection as usize].standing[usize::from(end.side)]
+    }
+
     pub fn profile(&self, from: usize, to: usize) -> LinkProfile {
         match (self.overrides.get(&(from, to)), &self.profile_of) {
             (Some(profile), _) => *profile,
@@ -189,7 +195,7 @@ impl State {
     pub fn mourn(&mut self, end: End) {
         let connection = &self.connections[end.connection as usize];
         let (mine, theirs) = (usize::from(end.side), usize::from(end.other().side));
-        if connection.left[mine] || connection.left[theirs] || connection.standing[theirs] != Standing::Open {
+        if connection.left[mine] || connection.left[theirs] || self.standing(end.other()) != Standing::Open {
             return;
         }
         let (dead, _) = self.pair(end);

@@ -102,6 +102,8 @@ pub(super) struct Wire {
     pub arrived: VecDeque<Frame>,
     /// Control events that have arrived and are unread.
     pub inbox: VecDeque<ControlEvent>,
+    /// Whether a goodbye has arrived that the last frames have not yet.
+    pub goodbye_waits: bool,
     /// Bytes ever arrived.
     pub delivered: u64,
     /// Window taken by frames not yet known to be read.
@@ -114,6 +116,7 @@ pub(super) struct Wire {
 #[derive(Clone, Copy)]
 pub(super) struct Split {
     pub frame_bytes: usize,
+    pub grain_bytes: usize,
     pub piece_bytes: usize,
     pub window_bytes: usize,
     pub ragged: bool,
@@ -128,6 +131,7 @@ impl Wire {
             post: Pipe::new(),
             arrived: VecDeque::new(),
             inbox: VecDeque::new(),
+            goodbye_waits: false,
             delivered: 0,
             in_flight: 0,
             sent: 0,
@@ -138,10 +142,14 @@ impl Wire {
     /// How many bytes of `message_bytes` the next frame holds; `None` for want of room.
     pub fn room(&mut self, message_bytes: usize, split: Split) -> Option<usize> {
         let room = split.window_bytes.saturating_sub(self.in_flight);
-        if room == 0 {
+        let grains = |bytes: usize| bytes - bytes % split.grain_bytes;
+        let most = message_bytes.min(room).min(split.frame_bytes);
+        let most = if most < message_bytes { grains(most) } else { most };
+        if room == 0 || (most == 0 && message_bytes > 0) {
             return None;
         }
-        Some(self.length(message_bytes.min(room).min(split.frame_bytes), split.ragged))
+        let bytes = self.length(most, split.ragged);
+        Some(if bytes < message_bytes { grains(bytes).max(split.grain_bytes).min(most) } else { bytes })
     }
 
     /// Puts a frame on the wire at `now`, which arrives `late` later than it otherwise would. Answers as [`Pipe::push`].

@@ -44,18 +44,20 @@ struct Tried {
     network: SimNetwork,
     links: HashMap<(usize, usize), SimLink>,
     expected: HashMap<(usize, usize), Expected>,
+    grain: usize,
 }
 
 impl Tried {
-    fn new(seed: u64, piece_bytes: usize, ragged: bool) -> Tried {
+    fn new(seed: u64, piece_bytes: usize, grain_bytes: usize, ragged: bool) -> Tried {
         let mut options = SimOptions::new(3, seed);
         options.link = jittery(Duration::from_micros(20));
         (options.window_bytes, options.frame_bytes, options.piece_bytes) = (WINDOW, FRAME, piece_bytes);
-        options.ragged = ragged;
+        (options.grain_bytes, options.ragged) = (grain_bytes, ragged);
+        let grain = grain_bytes;
         let network = SimNetwork::new(options);
         let links = WIRES.iter().map(|&(me, peer)| ((me, peer), network.link(me, peer))).collect();
         let expected = WIRES.iter().map(|&wire| (wire, Expected::default())).collect();
-        Tried { network, links, expected }
+        Tried { network, links, expected, grain }
     }
 
     fn send(&mut self, (from, to): (usize, usize), bytes: usize) {
@@ -70,6 +72,7 @@ impl Tried {
                     accepted <= FRAME && accepted <= bytes && (accepted > 0 || bytes == 0),
                     "{accepted} of {bytes}"
                 );
+                assert!(accepted == bytes || accepted.is_multiple_of(self.grain), "{accepted} of {bytes}");
                 assert!(unread + accepted.max(1) <= WINDOW, "{unread} B are unread and {accepted} more were accepted");
                 let earliest = self.network.now().after(Duration::from_micros(10));
                 expected.frames.push_back((earliest, message[..accepted].iter().copied().collect()));
@@ -117,8 +120,9 @@ impl Tried {
             let n_notices = std::iter::from_fn(|| link.control_event()).count();
             assert_eq!(n_notices, expected.n_notices, "notices of {wire:?}");
             let link = self.links.get_mut(&(from, to)).unwrap();
-            let message = vec![0; WINDOW];
-            assert_eq!(send_all(link, u64::MAX, &message), WINDOW, "the window of {wire:?} came back whole");
+            let (message, whole) = (vec![0; 2 * WINDOW], WINDOW - WINDOW % self.grain);
+            let sent = send_all(link, u64::MAX, &message);
+            assert!(whole <= sent + self.grain && sent <= WINDOW, "{sent} B: the window of {wire:?} came back whole");
         }
     }
 }
@@ -130,10 +134,11 @@ proptest! {
     fn every_byte_arrives_once_in_order_and_in_time(
         seed: u64,
         piece_bytes in 1..150usize,
+        grain in 1..20usize,
         ragged: bool,
         operations in prop::collection::vec(operation(), 1..200),
     ) {
-        let mut tried = Tried::new(seed, piece_bytes, ragged);
+        let mut tried = Tried::new(seed, piece_bytes, grain, ragged);
         for operation in operations {
             match operation {
                 Operation::Send { wire, bytes } => tried.send(WIRES[wire], bytes),

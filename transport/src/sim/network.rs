@@ -201,10 +201,12 @@ impl SimNetwork {
         state.take_stirred(into);
     }
 
-    /// The last events, oldest first, one line each.
+    /// The last events, oldest first, one line each; then one line per wire that something is under way on or waits to be
+    /// read from.
     #[must_use]
     pub fn trace(&self) -> String {
-        self.lock().trace.to_string()
+        let state = self.lock();
+        format!("{}{}", state.trace, state.busy_wires())
     }
 
     pub(super) fn horizon(&self) -> Time {

@@ -227,6 +227,17 @@ impl State {
         .collect()
     }
 
+    /// One line per wire that isn't idle.
+    pub fn busy_wires(&self) -> String {
+        let ends = self.ends_where(|_, _| true);
+        let lines = ends.into_iter().filter_map(|end| {
+            let wire = self.connections[end.connection as usize].wires[usize::from(end.side)].as_deref()?;
+            let ((from, to), standing) = (self.pair(end), self.standing(end.other()));
+            wire.is_busy().then(|| format!("{from}->{to} {standing:?}, {wire}\n"))
+        });
+        lines.collect()
+    }
+
     pub fn stir(&mut self, rank: usize) {
         if !self.is_stirred[rank] {
             self.is_stirred[rank] = true;

@@ -200,8 +200,26 @@ impl Wire {
         usize::try_from(behind).map_or(frame.bytes.len(), |behind| behind.min(frame.bytes.len()))
     }
 
+    pub fn is_busy(&self) -> bool {
+        self.in_flight > 0 || !self.arrived.is_empty() || !self.inbox.is_empty() || self.post.len() > 0
+    }
+
     fn length(&mut self, most: usize, ragged: bool) -> usize {
         if ragged && most > 1 { 1 + self.random.below(most as u64) as usize } else { most }
+    }
+}
+
+impl std::fmt::Display for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} B of the window taken, {} items under way", self.in_flight, self.frames.len() + self.post.len())?;
+        if let Some(Frame { channel, bytes, .. }) = self.arrived.front() {
+            let arrived = self.arrived.len();
+            write!(f, ", {arrived} frames arrived, the first of channel {} with {} B", channel.0, bytes.len())?;
+        }
+        match self.inbox.len() {
+            0 => Ok(()),
+            unread => write!(f, ", {unread} control events unread"),
+        }
     }
 }
 

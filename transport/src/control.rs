@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use crate::doorbell::Doorbell;
+use crate::sim::SimControl;
 
 /// What a peer said, or what became of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +29,7 @@ pub const NOTICE_BYTES_MAX: usize = 16 << 10;
 pub(crate) enum Control {
     Socket(SocketControl),
     Queue(QueueControl),
+    Sim(SimControl),
 }
 
 impl Control {
@@ -37,6 +39,7 @@ impl Control {
         match self {
             Control::Socket(socket) => socket.send(KIND_NOTICE, notice),
             Control::Queue(queue) => queue.send(ControlEvent::Notice(notice.to_vec())),
+            Control::Sim(control) => control.notify(notice),
         }
     }
 
@@ -45,6 +48,7 @@ impl Control {
         match self {
             Control::Socket(socket) => socket.event(),
             Control::Queue(queue) => queue.arriving.lock().expect("no panic while held").pop_front(),
+            Control::Sim(control) => control.control_event(),
         }
     }
 
@@ -53,6 +57,7 @@ impl Control {
         match self {
             Control::Socket(socket) => socket.send(KIND_LEFT, &[]),
             Control::Queue(queue) => queue.send(ControlEvent::Left),
+            Control::Sim(control) => control.leave(),
         }
     }
 
@@ -60,7 +65,7 @@ impl Control {
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Control::Socket(socket) => Some(socket.socket.as_fd()),
-            Control::Queue(_) => None,
+            Control::Queue(_) | Control::Sim(_) => None,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::doorbell::{Doorbell, Waker};
 use crate::link::{Channel, Head, Kind, Link, LinkError, LinkKind, Stamp};
 use crate::ring::{RingLink, fence_before_waking};
 use crate::segment::{Geometry, Segment, SharedSegment};
+use crate::sim::SimNetwork;
 
 /// What a rank knows of another: where it runs.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -258,6 +259,27 @@ pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
 #[must_use]
 pub fn random_number() -> u128 {
     u128::from_le_bytes(crate::machine::random())
+}
+
+/// The endpoints of all ranks of a simulated network, in rank order; each rank is a host of its own.
+///
+/// # Errors
+///
+/// If files for the doorbells can't be had.
+pub fn simulated(network: &SimNetwork) -> std::io::Result<Vec<Endpoint>> {
+    let size = network.ranks();
+    let peer = |rank: usize| Peer { host: format!("sim{rank}"), pid: std::process::id(), house: rank };
+    let peers: Arc<[Peer]> = (0..size).map(peer).collect();
+    let link = |me: usize, peer: usize| {
+        let link = network.link(me, peer);
+        let control = link.control();
+        Link::new(Kind::Sim(Box::new(link)), Control::Sim(control))
+    };
+    let endpoint = |me: usize| {
+        let links = (0..size).map(|peer| (peer != me).then(|| link(me, peer))).collect();
+        Ok(Endpoint::new(me, links, peers.clone(), None, Doorbell::new()?))
+    };
+    (0..size).map(endpoint).collect()
 }
 
 impl Drop for Endpoint {

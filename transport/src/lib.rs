@@ -19,6 +19,7 @@ pub mod rendezvous;
 mod ring;
 mod segment;
 mod shm;
+pub mod sim;
 mod sync;
 pub mod tcp;
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, LinkKind, Peer};
 
-use crate::engine::{Core, Engine, WaitPolicy};
+use crate::engine::{Core, Driver, Engine, WaitPolicy};
 use crate::error::Result;
 use crate::request::{CallOptions, Request};
 use crate::select::Facts;
@@ -75,6 +76,17 @@ struct Inner {
 impl Communicator {
     /// A communicator over an endpoint whose ranks have the numbers `members` in the world.
     fn over(endpoint: Endpoint, fabric: Arc<Fabric>, members: Arc<[usize]>, facts: Facts, timeout: Duration) -> Self {
+        Communicator::driven((Driver::Threads, Clock::Real), endpoint, fabric, members, facts, timeout)
+    }
+
+    fn driven(
+        (driver, clock): (Driver, Clock),
+        endpoint: Endpoint,
+        fabric: Arc<Fabric>,
+        members: Arc<[usize]>,
+        facts: Facts,
+        timeout: Duration,
+    ) -> Communicator {
         let (rank, size) = (endpoint.me(), endpoint.size());
         let peers = endpoint.peers().clone();
         let links: Box<[_]> = (0..size).map(|peer| endpoint.link_kind(peer)).collect();
@@ -82,10 +94,10 @@ impl Communicator {
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let sockets = links.contains(&Some(LinkKind::Tcp));
-        let core = Core::new(endpoint, Clock::Real, WaitPolicy::for_host(neighbours, cores, sockets));
+        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores, sockets));
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {
-            engine: Engine::new(core),
+            engine: Engine::new(core, driver),
             rank,
             size,
             peers,
@@ -100,6 +112,11 @@ impl Communicator {
             received: zeros(),
         };
         Communicator { inner: Arc::new(inner), options: CallOptions::default() }
+    }
+
+    /// Looks once at every call that was started, without waiting; how they stand. For ranks of a simulated network.
+    pub fn step(&self) -> RankStep {
+        self.inner.engine.step()
     }
 
     /// This rank's number, from 0.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_transport::sim::SimNetwork;
 use paceline_transport::{Environment, Fabric, MeshError, Setup};
 
 use super::Communicator;
+use crate::engine::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::CallOptions;
 use crate::select::{Facts, Overrides};
@@ -22,6 +24,25 @@ impl Communicator {
         let comm = |(fabric, endpoint)| {
             let facts = Facts::in_process(size);
             Communicator::over(endpoint, fabric, members.clone(), facts, Setup::TIMEOUT)
+        };
+        Ok(joined.into_iter().map(comm).collect())
+    }
+
+    /// Communicators of all ranks of a simulated network, in rank order.
+    ///
+    /// Their clock is the network's. Calls are started, never waited in, and move when [`Communicator::step`] is called:
+    /// see [`paceline_transport::sim::run`]. They can't be split.
+    ///
+    /// # Errors
+    ///
+    /// If files can't be had.
+    pub fn simulated(network: &SimNetwork, timeout: Duration) -> Result<Vec<Communicator>> {
+        let size = network.ranks();
+        let members: Arc<[usize]> = (0..size).collect();
+        let joined = Fabric::simulated(network)?;
+        let comm = |(fabric, endpoint)| {
+            let driven = (Driver::Steps, network.clock());
+            Communicator::driven(driven, endpoint, fabric, members.clone(), Facts::in_process(size), timeout)
         };
         Ok(joined.into_iter().map(comm).collect())
     }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, ControlEvent, Endpoint, Time};
 
 use super::fault;
@@ -136,6 +137,28 @@ impl Core {
                 Pause::Sleep => self.idle(attention, mine)?,
             }
         }
+    }
+
+    /// What one turn of [`Core::drive`] does, without waiting: for ranks whose clock somebody else moves.
+    pub(crate) fn step(&mut self, attention: &Attention) -> Result<RankStep> {
+        if attention.is_raised() {
+            self.attend(attention)?;
+        }
+        if let Some(first) = &self.dead {
+            return Err(first.repeated());
+        }
+        if self.pass(&mut [])? {
+            return Ok(RankStep::Moved);
+        }
+        if self.active.is_empty() {
+            return Ok(RankStep::Done);
+        }
+        if self.clear_the_way(&[])? {
+            return Ok(RankStep::Moved);
+        }
+        let next = self.check_times(&mut [])?;
+        self.news(&[])?;
+        Ok(RankStep::Waiting(next))
     }
 
     /// One look at every call; whether anything moved. What has ended is told so.

@@ -17,6 +17,6 @@ pub(crate) use memory::Memory;
 pub(crate) use operation::{Channels, LANES_MAX, Naming, Operation};
 pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};
 pub(crate) use shape::Shape;
-pub(crate) use shared::{Completion, Engine};
+pub(crate) use shared::{Completion, Driver, Engine};
 pub(crate) use stamp::{Fingerprint, Stamps};
 pub(crate) use wait::WaitPolicy;

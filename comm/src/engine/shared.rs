@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use paceline_transport::Waker;
+use paceline_transport::sim::RankStep;
 
 use super::core::{Active, Core};
 use super::handover::{Signal, Submissions};
@@ -85,8 +86,18 @@ impl Completion {
 /// One rank's engine.
 pub(crate) struct Engine {
     inner: Arc<Inner>,
+    driver: Driver,
     progress: Mutex<Option<JoinHandle<()>>>,
     process: u32,
+}
+
+/// Who drives the calls of an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Driver {
+    /// Threads: the caller's, and the progress thread.
+    Threads,
+    /// Whoever calls [`Engine::step`].
+    Steps,
 }
 
 struct Inner {
@@ -97,15 +108,19 @@ struct Inner {
 }
 
 impl Engine {
-    pub(crate) fn new(core: Core) -> Engine {
+    pub(crate) fn new(core: Core, driver: Driver) -> Engine {
         let waker = core.endpoint.waker();
         let attention = Attention { submissions: Submissions::new(), stop: Mutex::new(None) };
         let inner = Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker };
-        Engine { inner: Arc::new(inner), progress: Mutex::new(None), process: std::process::id() }
+        Engine { inner: Arc::new(inner), driver, progress: Mutex::new(None), process: std::process::id() }
     }
 
     /// Runs calls to their end: in this thread if the engine is free, otherwise by whoever drives it.
     pub(crate) fn run(&self, mut calls: impl AsMut<[Active]> + IntoIterator<Item = Active>) -> Result<()> {
+        if self.driver == Driver::Steps {
+            return Err(Error::invalid("a rank of a simulated network can't wait in a call")
+                .hint("start the call and step the rank"));
+        }
         match self.inner.core.try_lock() {
             Ok(mut core) => core.drive(&self.inner.attention, calls.as_mut()),
             Err(TryLockError::WouldBlock) => {
@@ -119,7 +134,9 @@ impl Engine {
 
     /// Hands a call to the engine and returns at once.
     pub(crate) fn submit(&self, mut active: Active) -> Result<Arc<Completion>> {
-        self.start_progress()?;
+        if self.driver == Driver::Threads {
+            self.start_progress()?;
+        }
         let completion = Completion::new();
         active.completion = Some(completion.clone());
         self.inner.attention.submissions.push(active);
@@ -139,9 +156,13 @@ impl Engine {
         self.inner.signal.notify();
     }
 
-    /// Works on the core while nothing else does; `None` while something is under way in another thread.
-    pub(crate) fn with_core<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Option<R> {
-        self.inner.core.try_lock().ok().map(|mut core| work(&mut core))
+    /// Looks at every call once; how they stand.
+    pub(crate) fn step(&self) -> RankStep {
+        let Ok(mut core) = self.inner.core.lock() else { return RankStep::Done };
+        core.step(&self.inner.attention).unwrap_or_else(|error| {
+            core.end_all(&error);
+            RankStep::Done
+        })
     }
 
     fn start_progress(&self) -> Result<()> {
@@ -181,6 +202,10 @@ impl Drop for Engine {
         if self.process != std::process::id() {
             std::mem::forget(self.progress.get_mut().ok().and_then(Option::take));
             return;
+        }
+        if self.driver == Driver::Steps {
+            self.inner.attention.stop(Stop::Drop);
+            self.step();
         }
         if let Some(thread) = self.progress.get_mut().ok().and_then(Option::take) {
             self.inner.attention.stop(Stop::Drop);

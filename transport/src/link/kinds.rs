@@ -6,6 +6,7 @@ use super::aside::Aside;
 use super::{Channel, Head, LinkError, LinkKind, Stamp};
 use crate::control::{Control, ControlEvent};
 use crate::ring::RingLink;
+use crate::sim::SimLink;
 use crate::tcp::TcpLink;
 
 /// One kind of link, by its own room.
@@ -16,6 +17,8 @@ pub(crate) enum Kind {
     Shm(RingLink),
     /// Hosts.
     Tcp(Box<TcpLink>),
+    /// Ranks of a simulated network.
+    Sim(Box<SimLink>),
 }
 
 /// A link to one peer.
@@ -35,6 +38,7 @@ impl Link {
             Kind::Inproc(_) => LinkKind::Inproc,
             Kind::Shm(_) => LinkKind::Shm,
             Kind::Tcp(_) => LinkKind::Tcp,
+            Kind::Sim(_) => LinkKind::Sim,
         }
     }
 
@@ -44,6 +48,7 @@ impl Link {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => Ok(ring.send(channel, stamp, message)),
             Kind::Tcp(tcp) => tcp.send(channel, stamp, message),
+            Kind::Sim(link) => link.send(channel, stamp, message),
         }
     }
 
@@ -53,6 +58,7 @@ impl Link {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.head(),
             Kind::Tcp(tcp) => tcp.head(),
+            Kind::Sim(link) => link.head(),
         }
     }
 
@@ -61,6 +67,7 @@ impl Link {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.advance(bytes),
             Kind::Tcp(tcp) => tcp.advance(bytes),
+            Kind::Sim(link) => link.advance(bytes),
         }
     }
 
@@ -125,14 +132,14 @@ impl Link {
     pub(crate) fn take_touched(&mut self) -> bool {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.take_touched(),
-            Kind::Tcp(_) => false,
+            Kind::Tcp(_) | Kind::Sim(_) => false,
         }
     }
 
     pub(crate) fn ring_if_asleep(&self) {
         match &self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.ring_if_asleep(),
-            Kind::Tcp(_) => {}
+            Kind::Tcp(_) | Kind::Sim(_) => {}
         }
     }
 

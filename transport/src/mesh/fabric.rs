@@ -14,6 +14,7 @@ use crate::endpoint::{Endpoint, Peer};
 use crate::link::LinkKind;
 use crate::machine;
 use crate::rendezvous::{self, Credentials, Family, Setup};
+use crate::sim::SimNetwork;
 use crate::tcp::interface::{self, Filter, Reach};
 use crate::tcp::listen::{self, Place, PortRange};
 
@@ -99,10 +100,26 @@ impl Fabric {
         machine::raise_file_limit();
         let made = crate::endpoint::in_process(size);
         let endpoints = made.map_err(|error| MeshError::System { what: "making ranks in this process", error })?;
-        let cards: Arc<[Card]> = (0..size).map(|_| Card::here(&[LinkKind::Inproc], STREAMS)).collect();
+        Ok(Fabric::without_doors(LinkKind::Inproc, endpoints))
+    }
+
+    /// All ranks of a simulated network, joined, in rank order. They can't be joined to groups.
+    ///
+    /// # Errors
+    ///
+    /// If files can't be had.
+    pub fn simulated(network: &SimNetwork) -> Result<Vec<(Arc<Fabric>, Endpoint)>, MeshError> {
+        machine::raise_file_limit();
+        let made = crate::endpoint::simulated(network);
+        let endpoints = made.map_err(|error| MeshError::System { what: "making simulated ranks", error })?;
+        Ok(Fabric::without_doors(LinkKind::Sim, endpoints))
+    }
+
+    fn without_doors(kind: LinkKind, endpoints: Vec<Endpoint>) -> Vec<(Arc<Fabric>, Endpoint)> {
+        let cards: Arc<[Card]> = endpoints.iter().map(|_| Card::here(&[kind], STREAMS)).collect();
         let credentials = Credentials { job: machine::random(), token: None };
         let fabric = |rank| Fabric { credentials: credentials.clone(), cards: cards.clone(), rank, switchboard: None };
-        Ok(endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect())
+        endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
     }
 
     /// Joins a group of ranks, given by their numbers in the world, in the group's order. All of them call it.

@@ -148,12 +148,6 @@ impl Error {
         self
     }
 
-    #[must_use]
-    pub(crate) fn reported_by(mut self, rank: usize) -> Error {
-        self.report.reporter.get_or_insert(rank);
-        self
-    }
-
     /// What kind of thing went wrong.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

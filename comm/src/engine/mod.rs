@@ -14,7 +14,7 @@ mod wait;
 
 pub(crate) use self::core::{Active, Core};
 pub(crate) use memory::Memory;
-pub(crate) use operation::{Channels, LANES_MAX, Naming, Operation};
+pub(crate) use operation::{Channels, Naming, Operation};
 pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};
 pub(crate) use shape::Shape;
 pub(crate) use shared::{Completion, Driver, Engine};

@@ -53,9 +53,6 @@ pub(crate) enum Channels {
 const MESSAGE_BIT: u64 = 1 << 63;
 const LANE_BITS: u32 = 4;
 
-/// The most lanes that a call may have.
-pub(crate) const LANES_MAX: usize = 1 << LANE_BITS;
-
 impl Channels {
     #[inline]
     fn of(self, lane: usize, receives: bool) -> Channel {
@@ -133,6 +130,7 @@ impl Operation {
         naming: Naming,
         stamps: Stamps,
     ) -> Operation {
+        assert!(plan.lanes <= 1 << LANE_BITS, "{} lanes need more bits in a channel's number", plan.lanes);
         let lanes: Vec<Lane> = (0..plan.lanes).map(|number| Lane::new(&plan, number, number)).collect();
         let unfinished = plan.slices;
         Operation { plan, memory, channels, naming, stamps, lanes, unfinished }

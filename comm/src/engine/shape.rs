@@ -26,11 +26,6 @@ impl Shape {
         Shape::Vector { start, unit, bytes: elements * size }
     }
 
-    /// One or more whole blocks of `bytes` each.
-    pub(crate) fn blocks(bytes: usize) -> Shape {
-        Shape::Blocks { stride: bytes, skip: 0, bytes }
-    }
-
     /// The bytes of chunks `first..first + count`, which must lie one behind the other.
     #[inline]
     pub(crate) fn range(&self, first: u32, count: u32) -> Range<usize> {
@@ -98,6 +93,6 @@ mod tests {
     fn slices_of_blocks_keep_the_stride() {
         let shape = Shape::Blocks { stride: 100, skip: 30, bytes: 10 };
         assert_eq!(shape.range(2, 1), 230..240);
-        assert_eq!(Shape::blocks(100).range(1, 2), 100..300);
+        assert_eq!(Shape::Blocks { stride: 100, skip: 0, bytes: 100 }.range(1, 2), 100..300);
     }
 }

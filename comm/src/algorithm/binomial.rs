@@ -5,6 +5,7 @@
 
 use super::cyclic::cut;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, input, output, scratch};
 
 /// How many places the place stands for, itself included.
@@ -104,4 +105,23 @@ pub fn scatter(p: &mut Program) {
     }
     steps.push(Copy { source: on_the_way(p, place, 0, 1, input)[0], target: output(0) });
     p.round(steps);
+}
+
+/// Whole vectors: the root has most to do.
+pub fn broadcast_work(n: u32) -> Work {
+    let n_children = f64::from(n.next_power_of_two().ilog2());
+    Work::steady(f64::from(n.ilog2()), Load::messages(n_children, n_children).copying(1.0))
+}
+
+/// The same with folds.
+pub fn reduce_work(n: u32) -> Work {
+    let Work { latencies, path, .. } = broadcast_work(n);
+    Work::steady(latencies, path.folding(path.sent))
+}
+
+/// Blocks: each byte of the root's passes its port once.
+pub fn blocks_work(n: u32) -> Work {
+    let n_children = f64::from(n.next_power_of_two().ilog2());
+    let (n, latencies) = (f64::from(n), f64::from(n.ilog2()));
+    Work::steady(latencies, Load::messages(n_children, (n - 1.0) / n).copying(1.0 / n))
 }

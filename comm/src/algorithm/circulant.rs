@@ -7,6 +7,7 @@
 use super::bruck;
 use super::cyclic::cut;
 use crate::schedule::Step::{RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, input, output, scratch};
 
 /// The pairs of distances: how many blocks are held before a round, and how many after.
@@ -73,4 +74,16 @@ pub fn reduce_scatter(p: &mut Program) {
 pub fn all_reduce(p: &mut Program) {
     reduce_scatter_phase(p);
     bruck::all_gather_phase(p);
+}
+
+/// A round sends one message, and two where the run goes around the end; some rank always is there.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let messages: u32 = distances(n).map(|(held, kept)| (held - kept).min(2)).sum();
+    let part = f64::from(n - 1) / f64::from(n);
+    Work::steady(distances(n).count() as f64, Load::messages(f64::from(messages), part).folding(part))
+}
+
+/// Both phases.
+pub fn all_reduce_work(n: u32) -> Work {
+    reduce_scatter_work(n).then(bruck::all_gather_phase_work(n))
 }

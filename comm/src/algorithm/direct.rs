@@ -4,6 +4,7 @@
 //! rounded once and every rank folds in the same order.
 
 use crate::schedule::Step::{Copy, Recv, Reduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, Step, input, output, scratch};
 
 /// The other ranks, nearest after this one first, so that not all ranks talk to the same one first.
@@ -90,4 +91,33 @@ pub fn barrier(p: &mut Program) {
     let sends = others(p).map(|to| Send { to, source: input(0) });
     let receives = others(p).map(|from| Recv { from, target: output(0) });
     p.round(sends.chain(receives));
+}
+
+/// Whole vectors between all, and one fold.
+pub fn all_reduce_work(n: u32) -> Work {
+    let others = f64::from(n - 1);
+    Work::steady(1.0, Load::messages(others, others).folding(others).copying(1.0))
+}
+
+/// Whole vectors from all but the root, or to them.
+pub fn broadcast_work(n: u32) -> Work {
+    let others = f64::from(n - 1);
+    Work::steady(1.0, Load::messages(others, others).copying(1.0))
+}
+
+/// A block to, or from, all others.
+pub fn blocks_work(n: u32) -> Work {
+    let (n, others) = (f64::from(n), f64::from(n - 1));
+    Work::steady(1.0, Load::messages(others, others / n).copying(1.0 / n))
+}
+
+/// A block to and from all others, and one fold.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let (n, others) = (f64::from(n), f64::from(n - 1));
+    Work::steady(1.0, Load::messages(others, others / n).folding(others / n).copying(1.0 / n))
+}
+
+/// A message to all others.
+pub fn barrier_work(n: u32) -> Work {
+    Work::steady(1.0, Load::messages(f64::from(n - 1), 0.0))
 }

@@ -3,6 +3,7 @@
 //! Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.
 
 use crate::schedule::Step::{Recv, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, input, output};
 
 /// No rank ends before all have begun.
@@ -13,4 +14,10 @@ pub fn barrier(p: &mut Program) {
         p.round([Send { to, source: input(0) }, Recv { from, target: output(0) }]);
         distance = distance.saturating_mul(2);
     }
+}
+
+/// ⌈log₂ n⌉ messages, one after another.
+pub fn barrier_work(n: u32) -> Work {
+    let n_rounds = f64::from(n.next_power_of_two().ilog2());
+    Work::steady(n_rounds, Load::messages(n_rounds, 0.0))
 }

@@ -2,6 +2,16 @@
 //!
 //! Counted from the root, place v hangs below the place without v's lowest set bit, and stands for the places from v on
 //! as many as that bit says. The children of place 0, for n = 8, are 4, 2 and 1, which stand for 4, 2 and 1 places.
+//!
+//! The gather to rank 1 for n = 4:
+//!
+//! ```text
+//! gather binomial
+//! ranks 4 root 1 chunks 4
+//!      | 0    | 1                | 2    | 3                |
+//!    0 | i0>3 | 1=i0 2<2 3<3 0<3 | i0>1 | s0[3]=i0 s1[0]<0 |
+//!    1 |      |                  |      | s0[3]>1 s1[0]>1  |
+//! ```
 
 use super::cyclic::cut;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};

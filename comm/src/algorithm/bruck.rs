@@ -3,6 +3,16 @@
 //! Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", 1997. The all-gather sends every block once to every rank, as few bytes as the ring. The
 //! all-to-all sends a block once for every set bit of its distance: log₂ n / 2 times the bytes in far fewer messages.
+//!
+//! The all-gather for n = 4:
+//!
+//! ```text
+//! all_gather bruck
+//! ranks 4 root 0 chunks 4
+//!      | 0             | 1              | 2             | 3              |
+//!    0 | 0=i0 i0>3 1<1 | 1=i0 i0>0 2<2  | 2=i0 i0>1 3<3 | 3=i0 i0>2 0<0  |
+//!    1 | 0..2>2 2..4<2 | 1..3>3 3<3 0<3 | 2..4>0 0..2<0 | 3>1 0>1 1..3<1 |
+//! ```
 
 use super::cyclic::cut;
 use crate::schedule::Step::{Copy, Recv, Send};

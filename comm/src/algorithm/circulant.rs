@@ -3,6 +3,18 @@
 //! Träff: "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", arXiv 2410.14234, 2024. Distances are n
 //! halved again and again, rounded up. Rank r keeps partial sums of blocks r, r + 1, ..., as many as the last distance,
 //! and gives those beyond the next distance to the rank that many places on, for which they are the first ones.
+//!
+//! The all-reduce for n = 3:
+//!
+//! ```text
+//! all_reduce circulant
+//! ranks 3 root 0 chunks 3
+//!      | 0           | 1           | 2           |
+//!    0 | i2>2 0=i0+1 | i0>0 1=i1+2 | i1>1 2=i2+0 |
+//!    1 | i1>1 0+2    | i2>2 1+0    | i0>0 2+1    |
+//!    2 | 0>2 1<1     | 1>0 2<2     | 2>1 0<0     |
+//!    3 | 0>1 2<2     | 1>2 0<0     | 2>0 1<1     |
+//! ```
 
 use super::bruck;
 use super::cyclic::cut;

@@ -1,6 +1,17 @@
 //! Dissemination: a barrier in ⌈log₂ n⌉ rounds. After round r each rank has heard, through others, from 2^(r+1) ranks.
 //!
 //! Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization", 1988.
+//!
+//! For n = 5:
+//!
+//! ```text
+//! barrier dissemination
+//! ranks 5 root 0 chunks 1
+//!      | 0        | 1        | 2        | 3        | 4        |
+//!    0 | i0>1 0<4 | i0>2 0<0 | i0>3 0<1 | i0>4 0<2 | i0>0 0<3 |
+//!    1 | i0>2 0<3 | i0>3 0<4 | i0>4 0<0 | i0>0 0<1 | i0>1 0<2 |
+//!    2 | i0>4 0<1 | i0>0 0<2 | i0>1 0<3 | i0>2 0<4 | i0>3 0<0 |
+//! ```
 
 use crate::schedule::Step::{Recv, Send};
 use crate::schedule::cost::{Load, Work};

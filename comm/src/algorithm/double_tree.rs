@@ -5,6 +5,17 @@
 //! the first tree, chunk 1 the second, which is the first one mirrored (n even) or shifted (n odd). Steps carry times
 //! that grow towards the top on the way up and towards the leaves on the way down, so the two trees cannot block each
 //! other. With a root the trees span the other ranks, and the root is above both tops.
+//!
+//! The broadcast for n = 6:
+//!
+//! ```text
+//! broadcast double_tree
+//! ranks 6 root 0 chunks 2
+//!      | 0                   | 1           | 2           | 3       | 4           | 5   |
+//!    0 | i0>4 0=i0 i1>3 1=i1 | 1<3         | 0<4         | 1<0     | 0<0         | 0<4 |
+//!    1 |                     | 0<2 1>5 1>2 | 0>1 0>3 1<1 | 1>1 1>4 | 0>2 0>5 1<3 | 1<1 |
+//!    2 |                     |             |             | 0<2     |             |     |
+//! ```
 
 use super::tree;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};

@@ -3,6 +3,18 @@
 //! Rabenseifner: "Optimization of Collective Reduction Operations", 2004. Bandwidth-optimal for powers of two. For other
 //! n the ranks beyond the core exchange halves with their neighbours first, which costs one and a half vectors more;
 //! `circulant` does not have that cost.
+//!
+//! The all-reduce for n = 4:
+//!
+//! ```text
+//! all_reduce halving_doubling
+//! ranks 4 root 0 chunks 4
+//!      | 0                    | 1                    | 2                    | 3                    |
+//!    0 | i2..4>2 0..2=i0..2+2 | i2..4>3 0..2=i0..2+3 | i0..2>0 2..4=i2..4+0 | i0..2>1 2..4=i2..4+1 |
+//!    1 | 1>1 0+1              | 0>0 1+0              | 3>3 2+3              | 2>2 3+2              |
+//!    2 | 0>1 1<1              | 1>0 0<0              | 2>3 3<3              | 3>2 2<2              |
+//!    3 | 0..2>2 2..4<2        | 0..2>3 2..4<3        | 2..4>0 0..2<0        | 2..4>1 0..2<1        |
+//! ```
 
 use super::core_ranks::{Core, Role};
 use super::recursive_doubling;

@@ -98,6 +98,8 @@ pub static ROWS: &[Row] = &[
         .about("runs that double, exchanged by pairs; extra rounds where n is not a power of two", THAKUR),
     Row::new(AllGather, "direct", direct::all_gather, direct::blocks_work)
         .about("everyone sends to everyone", FOLKLORE),
+    Row::new(AllGather, "two_level", two_level::all_gather, two_level::all_gather_work)
+        .about("across groups, then inside; rings", FOLKLORE),
     Row::new(ReduceScatter, "ring", ring::reduce_scatter, ring::reduce_scatter_work)
         .about("partial sums travel once around a ring", PATARASUK),
     Row::new(ReduceScatter, "pairwise", pairwise::reduce_scatter, pairwise::reduce_scatter_work)
@@ -113,6 +115,8 @@ pub static ROWS: &[Row] = &[
         .about("as halving, at no extra cost where n is not a power of two", TRAEFF),
     Row::new(ReduceScatter, "direct", direct::reduce_scatter, direct::reduce_scatter_work)
         .about("everyone sends everyone's share, one fold in rank order", FOLKLORE),
+    Row::new(ReduceScatter, "two_level", two_level::reduce_scatter, two_level::reduce_scatter_work)
+        .about("inside groups, then across; rings", FOLKLORE),
     Row::new(AllToAll, "pairwise", pairwise::all_to_all, pairwise::all_to_all_work)
         .out_of_place_only()
         .about("one block to one rank per round", THAKUR),
@@ -145,4 +149,27 @@ pub fn rows_for(collective: Collective) -> impl Iterator<Item = &'static Row> {
 #[must_use]
 pub fn row(collective: Collective, name: &str) -> Option<&'static Row> {
     rows_for(collective).find(|row| row.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_complete_and_their_names_are_unique() {
+        for (index, row) in ROWS.iter().enumerate() {
+            assert!(!row.summary.is_empty() && !row.source.is_empty(), "{} {}", row.collective, row.name);
+            let first = ROWS.iter().position(|other| (other.collective, other.name) == (row.collective, row.name));
+            assert_eq!(first, Some(index), "{} {}", row.collective, row.name);
+        }
+        use Collective::{Recv, Send, SendRecv};
+        for collective in Collective::ALL.into_iter().filter(|c| ![Send, Recv, SendRecv].contains(c)) {
+            for n in 1..300 {
+                let any = |of: fn(&Row) -> bool| rows_for(collective).any(|row| (row.fits)(n) && of(row));
+                assert!(any(|row| row.uneven), "{collective} of uneven blocks, n = {n}");
+                assert!(any(|row| row.in_place), "{collective} in place, n = {n}");
+                assert!(any(|row| row.uneven && row.in_place), "{collective} of uneven blocks in place, n = {n}");
+            }
+        }
+    }
 }

@@ -1,6 +1,17 @@
 //! Pairwise: in round r each rank sends to the rank r places on and hears from the rank r places back.
 //!
 //! Every block goes straight from its owner to its reader, so nothing is sent twice and blocks may differ in length.
+//!
+//! The all-to-all for n = 4:
+//!
+//! ```text
+//! all_to_all pairwise
+//! ranks 4 root 0 chunks 4
+//!      | 0             | 1             | 2             | 3             |
+//!    0 | 0=i0 i1>1 3<3 | 1=i1 i2>2 0<0 | 2=i2 i3>3 1<1 | 3=i3 i0>0 2<2 |
+//!    1 | i2>2 2<2      | i3>3 3<3      | i0>0 0<0      | i1>1 1<1      |
+//!    2 | i3>3 1<1      | i0>0 2<2      | i1>1 3<3      | i2>2 0<0      |
+//! ```
 
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
 use crate::schedule::cost::{Load, Work};

@@ -4,6 +4,18 @@
 //! 4.5. Where n is not a power of two, the ranks beyond it hand in before and get the result after.
 //!
 //! In the all-reduce the two ranks of a pair combine the same two operands, so both get the same bits.
+//!
+//! The all-reduce for n = 5:
+//!
+//! ```text
+//! all_reduce recursive_doubling
+//! ranks 5 root 0 chunks 1
+//!      | 0                     | 1    | 2                 | 3                 | 4                 |
+//!    0 | s0[0]=i0+1            | i0>0 | i0>0 s0[0]=i0+0   | i0>4 s0[0]=i0+4   | i0>3 s0[0]=i0+3   |
+//!    1 | s0[0]>2 s1[0]=s0[0]+2 | 0<0  | s0[0]>4 0=s0[0]+4 | s0[0]>0 0=s0[0]+0 | s0[0]>2 0=s0[0]+2 |
+//!    2 | s1[0]>3 0=s1[0]+3     |      |                   |                   |                   |
+//!    3 | 0>1                   |      |                   |                   |                   |
+//! ```
 
 use super::core_ranks::{Core, Role};
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};

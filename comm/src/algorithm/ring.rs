@@ -1,13 +1,18 @@
 //! Ring: bandwidth-optimal and linear in rounds. Each rank talks to two neighbours only.
 //!
-//! The reduce-scatter for n = 4 (`i3>1` sends chunk 3 of the input to rank 1; `2=i2+3` folds what arrives from rank 3
-//! into chunk 2 of the input, and keeps it in the output):
+//! For n = 4 (`i3>1` sends chunk 3 of the input to rank 1; `2=i2+3` folds what arrives from rank 3 with chunk 2 of the
+//! input, and keeps it as chunk 2 of the output):
 //!
 //! ```text
-//!        | 0           | 1           | 2           | 3           |
-//!      0 | i3>1 2=i2+3 | i0>2 3=i3+0 | i1>3 0=i0+1 | i2>0 1=i1+2 |
-//!      1 | 2>1 1=i1+3  | 3>2 2=i2+0  | 0>3 3=i3+1  | 1>0 0=i0+2  |
-//!      2 | 1>1 0=i0+3  | 2>2 1=i1+0  | 3>3 2=i2+1  | 0>0 3=i3+2  |
+//! all_reduce ring
+//! ranks 4 root 0 chunks 4
+//!      | 0           | 1           | 2           | 3           |
+//!    0 | i3>1 2=i2+3 | i0>2 3=i3+0 | i1>3 0=i0+1 | i2>0 1=i1+2 |
+//!    1 | 2>1 1=i1+3  | 3>2 2=i2+0  | 0>3 3=i3+1  | 1>0 0=i0+2  |
+//!    2 | 1>1 0=i0+3  | 2>2 1=i1+0  | 3>3 2=i2+1  | 0>0 3=i3+2  |
+//!    3 | 0>1 3<3     | 1>2 0<0     | 2>3 1<1     | 3>0 2<2     |
+//!    4 | 3>1 2<3     | 0>2 3<0     | 1>3 0<1     | 2>0 1<2     |
+//!    5 | 2>1 1<3     | 3>2 2<0     | 0>3 3<1     | 1>0 0<2     |
 //! ```
 
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};

@@ -2,9 +2,20 @@
 //!
 //! Counted from the root, place v hangs below the place without v's lowest set bit, and stands for the places from v on
 //! as many as that bit says. The children of place 0, for n = 8, are 4, 2 and 1, which stand for 4, 2 and 1 places.
+//!
+//! The gather to rank 1 for n = 4:
+//!
+//! ```text
+//! gather binomial
+//! ranks 4 root 1 chunks 4
+//!      | 0    | 1                | 2    | 3                |
+//!    0 | i0>3 | 1=i0 2<2 3<3 0<3 | i0>1 | s0[3]=i0 s1[0]<0 |
+//!    1 |      |                  |      | s0[3]>1 s1[0]>1  |
+//! ```
 
 use super::cyclic::cut;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, input, output, scratch};
 
 /// How many places the place stands for, itself included.
@@ -104,4 +115,23 @@ pub fn scatter(p: &mut Program) {
     }
     steps.push(Copy { source: on_the_way(p, place, 0, 1, input)[0], target: output(0) });
     p.round(steps);
+}
+
+/// Whole vectors: the root has most to do.
+pub fn broadcast_work(n: u32) -> Work {
+    let n_children = f64::from(n.next_power_of_two().ilog2());
+    Work::steady(f64::from(n.ilog2()), Load::messages(n_children, n_children).copying(1.0))
+}
+
+/// The same with folds.
+pub fn reduce_work(n: u32) -> Work {
+    let Work { latencies, path, .. } = broadcast_work(n);
+    Work::steady(latencies, path.folding(path.sent))
+}
+
+/// Blocks: each byte of the root's passes its port once.
+pub fn blocks_work(n: u32) -> Work {
+    let n_children = f64::from(n.next_power_of_two().ilog2());
+    let (n, latencies) = (f64::from(n), f64::from(n.ilog2()));
+    Work::steady(latencies, Load::messages(n_children, (n - 1.0) / n).copying(1.0 / n))
 }

@@ -3,9 +3,20 @@
 //! Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", 1997. The all-gather sends every block once to every rank, as few bytes as the ring. The
 //! all-to-all sends a block once for every set bit of its distance: log₂ n / 2 times the bytes in far fewer messages.
+//!
+//! The all-gather for n = 4:
+//!
+//! ```text
+//! all_gather bruck
+//! ranks 4 root 0 chunks 4
+//!      | 0             | 1              | 2             | 3              |
+//!    0 | 0=i0 i0>3 1<1 | 1=i0 i0>0 2<2  | 2=i0 i0>1 3<3 | 3=i0 i0>2 0<0  |
+//!    1 | 0..2>2 2..4<2 | 1..3>3 3<3 0<3 | 2..4>0 0..2<0 | 3>1 0>1 1..3<1 |
+//! ```
 
 use super::cyclic::cut;
 use crate::schedule::Step::{Copy, Recv, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Span, input, output, scratch};
 
 /// 1, 2, 4, ..., below `n`.
@@ -96,4 +107,25 @@ pub fn all_to_all(p: &mut Program) {
             target: output((me + (n - distance)) % n),
         }),
     );
+}
+
+/// A round sends one message, and two where the run goes around the end; some rank always is there.
+pub fn all_gather_phase_work(n: u32) -> Work {
+    let messages: u32 = doubling(n).map(|held| held.min(n - held).min(2)).sum();
+    Work::steady(doubling(n).count() as f64, Load::messages(f64::from(messages), f64::from(n - 1) / f64::from(n)))
+}
+
+/// The phase, and a copy of this rank's block.
+pub fn all_gather_work(n: u32) -> Work {
+    let Work { latencies, busiest, .. } = all_gather_phase_work(n);
+    Work::steady(latencies, busiest.copying(1.0 / f64::from(n)))
+}
+
+/// Each round packs and sends about half of the blocks; a last round unpacks all.
+pub fn all_to_all_work(n: u32) -> Work {
+    let n_rounds = doubling(n).count() as u32;
+    let moved: u32 = (0..n_rounds).map(|round| Stages::place(n, round)).sum();
+    let moved = f64::from(moved) / f64::from(n);
+    let load = Load::messages(f64::from(n_rounds), moved).copying(moved + 1.0);
+    Work { latencies: f64::from(n_rounds), path: load, busiest: load }
 }

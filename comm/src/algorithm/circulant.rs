@@ -3,10 +3,23 @@
 //! Träff: "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", arXiv 2410.14234, 2024. Distances are n
 //! halved again and again, rounded up. Rank r keeps partial sums of blocks r, r + 1, ..., as many as the last distance,
 //! and gives those beyond the next distance to the rank that many places on, for which they are the first ones.
+//!
+//! The all-reduce for n = 3:
+//!
+//! ```text
+//! all_reduce circulant
+//! ranks 3 root 0 chunks 3
+//!      | 0           | 1           | 2           |
+//!    0 | i2>2 0=i0+1 | i0>0 1=i1+2 | i1>1 2=i2+0 |
+//!    1 | i1>1 0+2    | i2>2 1+0    | i0>0 2+1    |
+//!    2 | 0>2 1<1     | 1>0 2<2     | 2>1 0<0     |
+//!    3 | 0>1 2<2     | 1>2 0<0     | 2>0 1<1     |
+//! ```
 
 use super::bruck;
 use super::cyclic::cut;
 use crate::schedule::Step::{RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, input, output, scratch};
 
 /// The pairs of distances: how many blocks are held before a round, and how many after.
@@ -73,4 +86,16 @@ pub fn reduce_scatter(p: &mut Program) {
 pub fn all_reduce(p: &mut Program) {
     reduce_scatter_phase(p);
     bruck::all_gather_phase(p);
+}
+
+/// A round sends one message, and two where the run goes around the end; some rank always is there.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let messages: u32 = distances(n).map(|(held, kept)| (held - kept).min(2)).sum();
+    let part = f64::from(n - 1) / f64::from(n);
+    Work::steady(distances(n).count() as f64, Load::messages(f64::from(messages), part).folding(part))
+}
+
+/// Both phases.
+pub fn all_reduce_work(n: u32) -> Work {
+    reduce_scatter_work(n).then(bruck::all_gather_phase_work(n))
 }

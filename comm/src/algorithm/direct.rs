@@ -2,8 +2,19 @@
 //!
 //! Reductions gather all contributions in scratch and fold them in one pass, in rank order, so that narrow floats are
 //! rounded once and every rank folds in the same order.
+//!
+//! The reduce-scatter for n = 3:
+//!
+//! ```text
+//! reduce_scatter direct
+//! ranks 3 root 0 chunks 3
+//!      | 0                                  | 1                                  | 2                                  |
+//!    0 | i1>1 i2>2 s1[0]<1 s2[0]<2 s0[0]=i0 | i2>2 i0>0 s2[1]<2 s0[1]<0 s1[1]=i1 | i0>0 i1>1 s0[2]<0 s1[2]<1 s2[2]=i2 |
+//!    1 | 0=s0[0]*3                          | 0=s0[1]*3                          | 0=s0[2]*3                          |
+//! ```
 
 use crate::schedule::Step::{Copy, Recv, Reduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, Step, input, output, scratch};
 
 /// The other ranks, nearest after this one first, so that not all ranks talk to the same one first.
@@ -90,4 +101,33 @@ pub fn barrier(p: &mut Program) {
     let sends = others(p).map(|to| Send { to, source: input(0) });
     let receives = others(p).map(|from| Recv { from, target: output(0) });
     p.round(sends.chain(receives));
+}
+
+/// Whole vectors between all, and one fold.
+pub fn all_reduce_work(n: u32) -> Work {
+    let others = f64::from(n - 1);
+    Work::steady(1.0, Load::messages(others, others).folding(others).copying(1.0))
+}
+
+/// Whole vectors from all but the root, or to them.
+pub fn broadcast_work(n: u32) -> Work {
+    let others = f64::from(n - 1);
+    Work::steady(1.0, Load::messages(others, others).copying(1.0))
+}
+
+/// A block to, or from, all others.
+pub fn blocks_work(n: u32) -> Work {
+    let (n, others) = (f64::from(n), f64::from(n - 1));
+    Work::steady(1.0, Load::messages(others, others / n).copying(1.0 / n))
+}
+
+/// A block to and from all others, and one fold.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let (n, others) = (f64::from(n), f64::from(n - 1));
+    Work::steady(1.0, Load::messages(others, others / n).folding(others / n).copying(1.0 / n))
+}
+
+/// A message to all others.
+pub fn barrier_work(n: u32) -> Work {
+    Work::steady(1.0, Load::messages(f64::from(n - 1), 0.0))
 }

@@ -5,9 +5,21 @@
 //! the first tree, chunk 1 the second, which is the first one mirrored (n even) or shifted (n odd). Steps carry times
 //! that grow towards the top on the way up and towards the leaves on the way down, so the two trees cannot block each
 //! other. With a root the trees span the other ranks, and the root is above both tops.
+//!
+//! The broadcast for n = 6:
+//!
+//! ```text
+//! broadcast double_tree
+//! ranks 6 root 0 chunks 2
+//!      | 0                   | 1           | 2           | 3       | 4           | 5   |
+//!    0 | i0>4 0=i0 i1>3 1=i1 | 1<3         | 0<4         | 1<0     | 0<0         | 0<4 |
+//!    1 |                     | 0<2 1>5 1>2 | 0>1 0>3 1<1 | 1>1 1>4 | 0>2 0>5 1<3 | 1<1 |
+//!    2 |                     |             |             | 0<2     |             |     |
+//! ```
 
 use super::tree;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, Step, input, output, scratch};
 
 /// One of the two trees as one rank sees it. Members are numbered 0 .. m.
@@ -139,4 +151,33 @@ pub fn reduce(p: &mut Program) {
         }
     }
     p.timeline(steps);
+}
+
+/// Up and down, two messages of half the length for each level; a rank is inside one tree, where it has three
+/// neighbours, and a leaf in the other.
+pub fn all_reduce_work(n: u32) -> Work {
+    let n_levels = f64::from(tree::top_level(n));
+    let (fewer, later) = (if n.is_power_of_two() { 2.0 } else { 1.0 }, if n == 2 { 0.0 } else { 1.0 });
+    let n_halves = 4.0 * n_levels - fewer;
+    let path = Load::messages(n_halves, n_halves / 2.0).folding(n_levels - (fewer - 1.0) / 2.0);
+    let n_own = f64::from(n.min(4));
+    let busiest = Load::messages(n_own, n_own / 2.0).folding((n_own - 1.0).min(2.0) / 2.0);
+    Work { latencies: 2.0 * n_levels + later, path, busiest }
+}
+
+/// Down, after two messages from the root.
+pub fn broadcast_work(n: u32) -> Work {
+    let n_levels = f64::from(tree::top_level(n - 1));
+    let n_halves = 2.0 * n_levels + if (n - 1).is_power_of_two() { 2.0 } else { 1.0 };
+    let busiest = Load::messages(2.0, 1.0).copying(1.0);
+    Work { latencies: 1.0 + n_levels, path: Load::messages(n_halves, n_halves / 2.0), busiest }
+}
+
+/// Up, and two messages to the root.
+pub fn reduce_work(n: u32) -> Work {
+    let n_levels = f64::from(tree::top_level(n - 1));
+    let n_halves = 2.0 * n_levels + if n == 2 { 2.0 } else { 1.0 };
+    let path = Load::messages(n_halves, n_halves / 2.0).folding(n_levels + 1.0);
+    let later = if n > 3 { 1.0 } else { 0.0 };
+    Work { latencies: 1.0 + n_levels + later, path, busiest: Load::messages(2.0, 1.0).folding(1.0) }
 }

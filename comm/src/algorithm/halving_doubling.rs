@@ -3,10 +3,23 @@
 //! Rabenseifner: "Optimization of Collective Reduction Operations", 2004. Bandwidth-optimal for powers of two. For other
 //! n the ranks beyond the core exchange halves with their neighbours first, which costs one and a half vectors more;
 //! `circulant` does not have that cost.
+//!
+//! The all-reduce for n = 4:
+//!
+//! ```text
+//! all_reduce halving_doubling
+//! ranks 4 root 0 chunks 4
+//!      | 0                    | 1                    | 2                    | 3                    |
+//!    0 | i2..4>2 0..2=i0..2+2 | i2..4>3 0..2=i0..2+3 | i0..2>0 2..4=i2..4+0 | i0..2>1 2..4=i2..4+1 |
+//!    1 | 1>1 0+1              | 0>0 1+0              | 3>3 2+3              | 2>2 3+2              |
+//!    2 | 0>1 1<1              | 1>0 0<0              | 2>3 3<3              | 3>2 2<2              |
+//!    3 | 0..2>2 2..4<2        | 0..2>3 2..4<3        | 2..4>0 0..2<0        | 2..4>1 0..2<1        |
+//! ```
 
 use super::core_ranks::{Core, Role};
 use super::recursive_doubling;
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Span, input, output, scratch};
 
 /// From the vectors in the input to each core rank's blocks in `sums`, a run as long as the vector.
@@ -54,7 +67,7 @@ pub fn all_reduce(p: &mut Program) {
     match core.role(p.me) {
         Role::Extra(first) => p.round([Recv { from: first, target: output(0).run(p.size) }]),
         Role::Core(place, extra) => {
-            recursive_doubling::doubling_phase(p, core, place);
+            recursive_doubling::doubling_phase(p, core, place, 0);
             p.round(extra.map(|to| Send { to, source: output(0).run(p.size) }));
         }
     }
@@ -72,4 +85,37 @@ pub fn reduce_scatter(p: &mut Program) {
             p.round(extra.map(|to| Send { to, source: sums.part(to, 1) }).into_iter().chain([own]));
         }
     }
+}
+
+fn halving_work(n: u32) -> Work {
+    let load = recursive_doubling::doubling_load(n);
+    let core = Work::steady(f64::from(n.ilog2()), load.folding(load.sent));
+    if n.is_power_of_two() {
+        return core;
+    }
+    let half = f64::from(n - n / 2) / f64::from(n);
+    Work::steady(2.0, Load::messages(2.0, 2.0 * half).folding(half)).then(core)
+}
+
+/// Halving, doubling, and the whole result to those beyond the core.
+pub fn all_reduce_work(n: u32) -> Work {
+    let core = halving_work(n).then(Work::steady(f64::from(n.ilog2()), recursive_doubling::doubling_load(n)));
+    if n.is_power_of_two() {
+        return core;
+    }
+    core.then(Work { latencies: 1.0, path: Load::messages(1.0, 1.0), busiest: Load::default() })
+}
+
+/// Halving, and a block to those beyond the core.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let block = 1.0 / f64::from(n);
+    let copy = Load::default().copying(block);
+    let last = match n.is_power_of_two() {
+        true => Work { latencies: 0.0, path: copy, busiest: copy },
+        false => {
+            let latencies = 1.0 - recursive_doubling::latencies_spared(n);
+            Work { latencies, path: Load::messages(1.0, block), busiest: copy }
+        }
+    };
+    halving_work(n).then(last)
 }

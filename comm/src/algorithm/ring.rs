@@ -1,16 +1,22 @@
 //! Ring: bandwidth-optimal and linear in rounds. Each rank talks to two neighbours only.
 //!
-//! The reduce-scatter for n = 4 (`i3>1` sends chunk 3 of the input to rank 1; `2=i2+3` folds what arrives from rank 3
-//! into chunk 2 of the input, and keeps it in the output):
+//! For n = 4 (`i3>1` sends chunk 3 of the input to rank 1; `2=i2+3` folds what arrives from rank 3 with chunk 2 of the
+//! input, and keeps it as chunk 2 of the output):
 //!
 //! ```text
-//!        | 0           | 1           | 2           | 3           |
-//!      0 | i3>1 2=i2+3 | i0>2 3=i3+0 | i1>3 0=i0+1 | i2>0 1=i1+2 |
-//!      1 | 2>1 1=i1+3  | 3>2 2=i2+0  | 0>3 3=i3+1  | 1>0 0=i0+2  |
-//!      2 | 1>1 0=i0+3  | 2>2 1=i1+0  | 3>3 2=i2+1  | 0>0 3=i3+2  |
+//! all_reduce ring
+//! ranks 4 root 0 chunks 4
+//!      | 0           | 1           | 2           | 3           |
+//!    0 | i3>1 2=i2+3 | i0>2 3=i3+0 | i1>3 0=i0+1 | i2>0 1=i1+2 |
+//!    1 | 2>1 1=i1+3  | 3>2 2=i2+0  | 0>3 3=i3+1  | 1>0 0=i0+2  |
+//!    2 | 1>1 0=i0+3  | 2>2 1=i1+0  | 3>3 2=i2+1  | 0>0 3=i3+2  |
+//!    3 | 0>1 3<3     | 1>2 0<0     | 2>3 1<1     | 3>0 2<2     |
+//!    4 | 3>1 2<3     | 0>2 3<0     | 1>3 0<1     | 2>0 1<2     |
+//!    5 | 2>1 1<3     | 3>2 2<0     | 0>3 3<1     | 1>0 0<2     |
 //! ```
 
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
+use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Span, input, output, scratch};
 
 /// How many chunks the chains cut a message into: the last rank of a chain starts that much earlier.
@@ -69,7 +75,7 @@ pub fn broadcast(p: &mut Program) {
     let (n, place, k) = (p.size, p.place(), p.chunks);
     let pass = |chunk: u32| -> Span { if place == 0 { input(chunk) } else { output(chunk) } };
     for t in 0..=k {
-        let own = (place == 0 && t == 0).then(|| Copy { source: input(0).run(k), target: output(0).run(k) });
+        let own = (place == 0 && t > 0).then(|| Copy { source: input(t - 1), target: output(t - 1) });
         let arriving = (place > 0 && t < k).then(|| Recv { from: p.peer(-1), target: output(t) });
         let leaving = (place + 1 < n && t > 0).then(|| Send { to: p.peer(1), source: pass(t - 1) });
         p.round([own, arriving, leaving].into_iter().flatten());
@@ -87,4 +93,36 @@ pub fn reduce(p: &mut Program) {
         let leaving = (place > 0 && t > 0).then(|| Send { to: p.peer(-1), source: pass(t - 1) });
         p.round([arriving, leaving].into_iter().flatten());
     }
+}
+
+/// What the two phases cost.
+pub fn all_reduce_work(n: u32) -> Work {
+    let n = f64::from(n);
+    Work::steady(2.0 * (n - 1.0), Load::messages(2.0 * (n - 1.0), 2.0 * (n - 1.0) / n).folding((n - 1.0) / n))
+}
+
+/// What one time around costs, with folds.
+pub fn reduce_scatter_work(n: u32) -> Work {
+    let n = f64::from(n);
+    Work::steady(n - 1.0, Load::messages(n - 1.0, (n - 1.0) / n).folding((n - 1.0) / n))
+}
+
+/// What one time around costs.
+pub fn all_gather_work(n: u32) -> Work {
+    let n = f64::from(n);
+    Work::steady(n - 1.0, Load::messages(n - 1.0, (n - 1.0) / n).copying(1.0 / n))
+}
+
+/// What a chain costs: the last rank starts n - 2 chunks late.
+pub fn broadcast_work(n: u32) -> Work {
+    let (n, k) = (f64::from(n), f64::from(CHAIN_CHUNKS));
+    let n_passed = n + k - 2.0;
+    let busiest = Load::messages(k, 1.0).copying(1.0);
+    Work { latencies: n - 1.0, path: Load::messages(n_passed, n_passed / k), busiest }
+}
+
+/// What a chain with folds costs.
+pub fn reduce_work(n: u32) -> Work {
+    let Work { latencies, path, busiest } = broadcast_work(n);
+    Work { latencies, path: path.folding(path.sent), busiest: busiest.folding(1.0).copying(0.0) }
 }

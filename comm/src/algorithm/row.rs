@@ -1,6 +1,7 @@
 //! What the table says of an algorithm, and the programs that follow from it.
 
 use crate::collective::Collective;
+use crate::schedule::cost::{Costs, Load, Work};
 use crate::schedule::{Program, Rank, Step, input, output};
 
 /// One algorithm for one collective.
@@ -12,6 +13,8 @@ pub struct Row {
     pub collective: Collective,
     /// Writes one rank's rounds. Called with at least two ranks.
     pub write: fn(&mut Program),
+    /// What it costs, for at least two ranks.
+    pub work: fn(u32) -> Work,
     /// Into how many chunks the message is cut, for `n` ranks. One per rank where blocks belong to ranks.
     pub chunks: fn(u32) -> u32,
     /// Whether the row can be used for `n` ranks.
@@ -28,7 +31,12 @@ pub struct Row {
 
 impl Row {
     /// A row that fits any number of ranks, works in place, and has one chunk per rank.
-    pub(super) const fn new(collective: Collective, name: &'static str, write: fn(&mut Program)) -> Row {
+    pub(super) const fn new(
+        collective: Collective,
+        name: &'static str,
+        write: fn(&mut Program),
+        work: fn(u32) -> Work,
+    ) -> Row {
         const fn one_per_rank(n: u32) -> u32 {
             n
         }
@@ -36,7 +44,7 @@ impl Row {
             n > 0
         }
         let (chunks, fits) = (one_per_rank as fn(u32) -> u32, any as fn(u32) -> bool);
-        Row { name, collective, write, chunks, fits, uneven: true, in_place: true, summary: "", source: "" }
+        Row { name, collective, write, work, chunks, fits, uneven: true, in_place: true, summary: "", source: "" }
     }
 
     /// The same row with another number of chunks.
@@ -89,6 +97,36 @@ impl Row {
     #[must_use]
     pub fn programs(&self, size: u32, root: Rank) -> Vec<Program> {
         (0..size).map(|me| self.program(me, size, root)).collect()
+    }
+
+    /// What the row costs for `n` ranks.
+    ///
+    /// # Panics
+    ///
+    /// When the row does not fit `n`.
+    #[must_use]
+    pub fn work(&self, n: u32) -> Work {
+        assert!((self.fits)(n), "{} {} does not fit {n} ranks", self.collective, self.name);
+        match n {
+            1 if self.collective == Collective::Barrier => Work::default(),
+            1 => {
+                let load = Load::default().copying(1.0);
+                Work { latencies: 0.0, path: load, busiest: load }
+            }
+            _ => (self.work)(n),
+        }
+    }
+
+    /// How long the row takes for `n` ranks, in seconds, without writing any program.
+    ///
+    /// `bytes` is the length of the whole message: the vector, or all ranks' blocks together.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::work`].
+    #[must_use]
+    pub fn price(&self, n: u32, bytes: u64, costs: &Costs) -> f64 {
+        self.work(n).seconds(bytes, costs)
     }
 
     fn empty(&self, me: Rank, size: u32, root: Rank) -> Program {

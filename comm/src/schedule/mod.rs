@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod cost;
 mod hash;
 mod program;
 mod run;

@@ -81,13 +81,12 @@ pub fn parse(text: &str) -> Result<Vec<Program>, ParseError> {
 
 /// The programs, still empty, that the first two lines speak of.
 fn head(numbers: &mut Cursor<'_>, columns: &mut Cursor<'_>) -> Result<Vec<Program>, ParseError> {
-    let size = numbers.named("ranks")?;
-    let at = numbers.clone();
-    let root = numbers.named("root")?;
+    let (size, _) = numbers.named("ranks")?;
+    let (root, at) = numbers.named("root")?;
     if root >= size {
         return Err(at.error(format!("root {root} must be below the number of ranks, {size}")));
     }
-    let chunks = numbers.named("chunks")?;
+    let (chunks, _) = numbers.named("chunks")?;
     numbers.end()?;
     columns.expect('|')?;
     let mut programs: Vec<Program> = Vec::new();
@@ -168,13 +167,15 @@ impl Cursor<'_> {
         }
     }
 
-    fn named(&mut self, name: &str) -> Result<u32, ParseError> {
+    /// A word and a number: the number, and where it stands.
+    fn named(&mut self, name: &str) -> Result<(u32, Self), ParseError> {
         self.blanks();
         if !self.take(name) {
             return self.expected(&format!("{name:?}"));
         }
         self.blanks();
-        self.number("a number")
+        let at = self.clone();
+        Ok((self.number("a number")?, at))
     }
 
     fn number(&mut self, what: &str) -> Result<u32, ParseError> {

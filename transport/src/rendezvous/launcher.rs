@@ -153,9 +153,9 @@ fn choose(environment: &Environment) -> Result<Option<Found>, RendezvousError> {
     let mut halves = Vec::new();
     for row in ROWS.iter().filter(|row| wanted.is_none_or(|wanted| wanted == Some(row.launcher))) {
         match read(environment, row)? {
-            Ok(found) => all.push(found),
-            Err(Some(half)) => halves.push(half),
-            Err(None) => {}
+            Statement::Whole(found) => all.push(found),
+            Statement::Half(half) => halves.push(half),
+            Statement::Nothing => {}
         }
     }
     // Half of paceline's own variables is a mistake whatever else is there; half of another's only if nothing else is.
@@ -187,29 +187,41 @@ fn choose(environment: &Environment) -> Result<Option<Found>, RendezvousError> {
     Ok(Some(first))
 }
 
-/// What one launcher says; `Err(Some)` if it says half, `Err(None)` if nothing.
-fn read(environment: &Environment, row: &Row) -> Result<Result<Found, Option<String>>, RendezvousError> {
+/// What one launcher's variables amount to.
+enum Statement {
+    Whole(Found),
+    /// Rank without size or size without rank, in words.
+    Half(String),
+    Nothing,
+}
+
+fn read(environment: &Environment, row: &Row) -> Result<Statement, RendezvousError> {
     let most = Setup::MOST_RANKS;
     if row.witness.is_some_and(|witness| !environment.is_present(witness)) {
-        return Ok(Err(None));
+        return Ok(Statement::Nothing);
     }
     let rank = environment.count(row.rank, 0..=most - 1)?;
     let mut size = None;
     for name in row.size {
         size = size.or(environment.count(name, 1..=most)?);
     }
-    match (rank, size) {
-        (Some(rank), Some(size)) => {
-            let local_rank = environment.count(row.local_rank, 0..=most - 1)?;
-            let local_size = match row.local_size {
-                Some(name) => environment.count(name, 1..=most)?,
-                None => nodelist::tasks_of_this_node(environment)?,
-            };
-            Ok(Ok(Found { launcher: row.launcher, rank, size, local_rank, local_size }))
-        }
-        (None, None) => Ok(Err(None)),
-        (Some(_), None) => Ok(Err(Some(format!("{} is set but {} is not", row.rank, row.size[0])))),
-        (None, Some(_)) => Ok(Err(Some(format!("{} is set but {} is not", row.size[0], row.rank)))),
+    let told = match (row.launcher, rank, size) {
+        (Launcher::Pmi, None, None) => meeting::ask_manager(environment)?,
+        _ => rank.zip(size),
+    };
+    if let Some((rank, size)) = told {
+        let local_rank = environment.count(row.local_rank, 0..=most - 1)?;
+        let local_size = match row.local_size {
+            Some(name) => environment.count(name, 1..=most)?,
+            None => nodelist::tasks_of_this_node(environment)?,
+        };
+        return Ok(Statement::Whole(Found { launcher: row.launcher, rank, size, local_rank, local_size }));
+    }
+    let half = |set, unset| Ok(Statement::Half(format!("{set} is set but {unset} is not")));
+    match (rank.is_some(), size.is_some()) {
+        (true, false) => half(row.rank, row.size[0]),
+        (false, true) => half(row.size[0], row.rank),
+        _ => Ok(Statement::Nothing),
     }
 }
 

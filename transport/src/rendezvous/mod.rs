@@ -32,6 +32,7 @@ mod messages;
 mod pmi;
 mod resolve;
 mod root;
+mod search;
 mod setup;
 mod socket;
 mod sys;
@@ -85,7 +86,7 @@ pub fn exchange(setup: &Setup, mine: &[u8], deadline: Instant) -> Result<Exchang
         Rendezvous::Tcp(place) if setup.rank == 0 => {
             root::serve(setup, mine, listen::at_place(place, setup.family, period)?, name, period)
         }
-        Rendezvous::Tcp(place) => member::join(setup, mine, &mut member::AtPlace::new(place, name), period),
+        Rendezvous::Tcp(place) => member::join(setup, mine, &mut search::AtPlace::new(place, name), period),
         Rendezvous::Local(local) => meet_locally(setup, mine, local, name, period),
         Rendezvous::File(path) => meet_through_board(setup, mine, &mut board::File::new(path), period),
         Rendezvous::Pmi(place) => {
@@ -107,7 +108,7 @@ fn meet_locally(
 ) -> Result<Exchanged, RendezvousError> {
     match setup.rank {
         0 => root::serve(setup, mine, listen::on_this_host(local, period)?, name, period),
-        _ => member::join(setup, mine, &mut member::OnThisHost::new(local, name), period),
+        _ => member::join(setup, mine, &mut search::OnThisHost::new(local, name), period),
     }
 }
 
@@ -120,7 +121,7 @@ fn meet_through_board(
     period: Period,
 ) -> Result<Exchanged, RendezvousError> {
     if setup.rank != 0 {
-        return member::join(setup, mine, &mut member::AtBoard::new(board), period);
+        return member::join(setup, mine, &mut search::AtBoard::new(board), period);
     }
     let listener = listen::on_any_port(setup, period)?;
     let notice = board::Notice { name: sys::random(), addresses: listener.reachable(setup)? };

@@ -65,27 +65,37 @@ pub(super) struct Session {
     process: usize,
 }
 
-/// Opens the connection, if this is the process's first use of it.
+/// Begins an exchange of `rank`.
 pub(super) fn session(place: &PmiPlace, rank: usize, period: Period) -> Result<Session, RendezvousError> {
-    let mut slot = lock(&MANAGER);
-    let fresh = slot.as_ref().is_none_or(|manager| manager.door != place.door || manager.pid != std::process::id());
-    if fresh {
-        let wire = Wire::open(&place.door, period.deadline).map_err(RendezvousError::Pmi)?;
-        let name = wire.name().to_owned();
-        let (pid, wire) = (std::process::id(), Mutex::new(wire));
-        let (begun, notices) = (Mutex::default(), Mutex::default());
-        *slot = Some(Arc::new(Manager { door: place.door.clone(), pid, wire, name, begun, notices }));
-        static AT_EXIT: std::sync::Once = std::sync::Once::new();
-        AT_EXIT.call_once(|| sys::at_exit(finalize));
-    }
-    let manager = Arc::clone(slot.as_ref().expect("opened above"));
-    drop(slot);
+    let manager = manager(&place.door, period.deadline)?;
     let mut begun = lock(&manager.begun);
     let next = begun.entry(rank).or_insert(0);
     let number = *next;
     *next += 1;
     drop(begun);
     Ok(Session { manager, number, process: place.process })
+}
+
+/// Asks a manager that is reached by address for this process's rank and the size; no variable holds them then.
+pub(super) fn rank_and_size(door: &PmiDoor, deadline: Instant) -> Result<(usize, usize), RendezvousError> {
+    let told = lock(&manager(door, deadline)?.wire).rank_and_size();
+    told.ok_or_else(|| RendezvousError::Pmi("the manager told neither rank nor size".to_owned()))
+}
+
+/// Opens the connection, if this is the process's first use of it.
+fn manager(door: &PmiDoor, deadline: Instant) -> Result<Arc<Manager>, RendezvousError> {
+    let mut slot = lock(&MANAGER);
+    let fresh = slot.as_ref().is_none_or(|manager| manager.door != *door || manager.pid != std::process::id());
+    if fresh {
+        let wire = Wire::open(door, deadline).map_err(RendezvousError::Pmi)?;
+        let name = wire.name().to_owned();
+        let (pid, wire) = (std::process::id(), Mutex::new(wire));
+        let (begun, notices) = (Mutex::default(), Mutex::default());
+        *slot = Some(Arc::new(Manager { door: door.clone(), pid, wire, name, begun, notices }));
+        static AT_EXIT: std::sync::Once = std::sync::Once::new();
+        AT_EXIT.call_once(|| sys::at_exit(finalize));
+    }
+    Ok(Arc::clone(slot.as_ref().expect("opened above")))
 }
 
 /// Tells the manager that the process ends in good order. A child of a fork has nothing to tell.
@@ -159,3 +169,6 @@ impl Session {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ use super::{Credentials, Exchanged, Period, RankIdentity, RendezvousError, Setup
 const GREETING: Duration = Duration::from_secs(5);
 /// How many connections may be at their handshake; beyond, the oldest is dropped.
 const MOST_GREETING: usize = 256;
+/// How long one may take before it is dropped where files are short.
+const LINGERING: Duration = Duration::from_secs(1);
 /// How long after a failure ranks that are just arriving are still told of it.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How many strangers are logged one by one.
@@ -74,6 +76,10 @@ pub(super) fn serve(
         outcome: None,
         strangers: 0,
     };
+    if let Some(problem) = sys::files_missing(setup.size - 1) {
+        let doing = format!("rank 0 preparing for connections of {} ranks", setup.size - 1);
+        root.conclude(Err(RendezvousError::System { doing, problem }));
+    }
     root.run()
 }
 
@@ -137,10 +143,9 @@ impl Root<'_> {
             match listener.accept() {
                 Ok(Some((socket, address))) => self.greet(socket, address),
                 Ok(None) => return,
-                Err(Errno::MFILE | Errno::NFILE) if self.drop_oldest_greeting() => {}
+                Err(Errno::MFILE | Errno::NFILE) if self.outcome.is_some() || self.drop_lingerer() => return,
                 Err(error) => {
-                    let hint = if error == Errno::MFILE { "; raise the limit on open files (ulimit -n)" } else { "" };
-                    let problem = format!("{}{hint}", std::io::Error::from(error));
+                    let problem = std::io::Error::from(error).to_string();
                     let doing = format!("rank 0 accepting a connection, with {} ranks there", self.count());
                     self.conclude(Err(RendezvousError::System { doing, problem }));
                     self.listener = None;
@@ -154,6 +159,12 @@ impl Root<'_> {
             self.drop_oldest_greeting();
         }
         self.guests.push(Guest::new(socket, address, self.credentials.clone()));
+    }
+
+    /// Drops the oldest connection at its handshake, if it has been there for a while.
+    fn drop_lingerer(&mut self) -> bool {
+        let oldest = self.guests.iter().find(|guest| !guest.is_settled());
+        oldest.is_some_and(|guest| LINGERING < guest.since.elapsed()) && self.drop_oldest_greeting()
     }
 
     fn drop_oldest_greeting(&mut self) -> bool {

@@ -1,11 +1,12 @@
 //! Where ranks that a launcher started meet, if nobody said.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use crate::environment::{Environment, EnvironmentError};
 
 use super::super::credentials::name_of_job;
-use super::super::{PmiDoor, PmiPlace, Rendezvous, RendezvousError, TcpPlace, sys};
+use super::super::{PmiDoor, PmiPlace, Rendezvous, RendezvousError, Setup, TcpPlace, pmi, sys};
 use super::nodelist::first_host;
 use super::{Found, Launcher};
 
@@ -18,7 +19,7 @@ pub(super) fn place(environment: &Environment, found: &Found) -> Result<(Rendezv
         Launcher::Paceline => Err(RendezvousError::NowhereToMeet { size: found.size }),
         Launcher::Torchrun => torchrun(environment),
         Launcher::OpenMpi => open_mpi(environment, found, is_mine),
-        Launcher::Pmi => pmi(environment, found),
+        Launcher::Pmi => process_manager(environment, found),
         Launcher::Slurm => slurm(environment, found),
     }
 }
@@ -90,24 +91,33 @@ fn is_mine(address: IpAddr) -> bool {
     sys::addresses().is_ok_and(|mine| mine.iter().any(|(_, here)| *here == address))
 }
 
-fn pmi(environment: &Environment, found: &Found) -> Result<(Rendezvous, String), RendezvousError> {
+fn process_manager(environment: &Environment, found: &Found) -> Result<(Rendezvous, String), RendezvousError> {
     let descriptor = environment.parsed("PMI_FD", "the number of an open descriptor", |text| {
         text.parse().ok().filter(|descriptor| 0 <= *descriptor)
     })?;
-    let door = match (descriptor, environment.text("PMI_PORT")?) {
+    let door = match (descriptor, address(environment)?) {
         (Some(descriptor), _) => PmiDoor::Descriptor(descriptor),
-        (None, Some(manager)) => {
-            let id = environment.text("PMI_ID")?.map_or_else(|| found.rank.to_string(), str::to_owned);
-            PmiDoor::Address { manager: manager.to_owned(), id }
-        }
+        (None, Some(door)) => door,
         (None, None) => {
-            let problem = "PMI_RANK and PMI_SIZE are set, but neither PMI_FD nor PMI_PORT says how to reach the process \
-                           manager; say where to meet: PACELINE_RENDEZVOUS=tcp://<host of rank 0>:29500";
+            let problem = "PMI_RANK and PMI_SIZE are set, but neither PMI_FD nor PMI_PORT and PMI_ID say how to reach the \
+                           process manager; say where to meet: PACELINE_RENDEZVOUS=tcp://<host of rank 0>:29500";
             return Err(RendezvousError::Setup(problem.to_owned()));
         }
     };
     let one_host = found.local_size == Some(found.size);
     Ok((Rendezvous::Pmi(PmiPlace { door, process: found.rank, one_host }), String::new()))
+}
+
+/// Rank and size from a process manager that tells them only when asked; `None` if there is none.
+pub(super) fn ask_manager(environment: &Environment) -> Result<Option<(usize, usize)>, RendezvousError> {
+    let Some(door) = address(environment)? else { return Ok(None) };
+    let limit = environment.duration("PACELINE_INIT_TIMEOUT")?.unwrap_or(Setup::INIT_TIMEOUT);
+    pmi::rank_and_size(&door, Instant::now() + limit).map(Some)
+}
+
+fn address(environment: &Environment) -> Result<Option<PmiDoor>, EnvironmentError> {
+    let (manager, id) = (environment.text("PMI_PORT")?, environment.text("PMI_ID")?);
+    Ok(manager.zip(id).map(|(manager, id)| PmiDoor::Address { manager: manager.to_owned(), id: id.to_owned() }))
 }
 
 fn slurm(environment: &Environment, found: &Found) -> Result<(Rendezvous, String), RendezvousError> {

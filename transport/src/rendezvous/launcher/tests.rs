@@ -102,7 +102,7 @@ fn what_is_wrong_is_said() {
         ("PACELINE_RANK=0 PACELINE_SIZE=0".to_owned(), "PACELINE_SIZE=0: not understood"),
         ("WORLD_SIZE=4".to_owned(), "WORLD_SIZE is set but RANK is not"),
         ("RANK=0 WORLD_SIZE=2".to_owned(), "MASTER_ADDR and MASTER_PORT are not both"),
-        ("PMI_RANK=0 PMI_SIZE=2".to_owned(), "neither PMI_FD nor PMI_PORT"),
+        ("PMI_RANK=0 PMI_SIZE=2".to_owned(), "neither PMI_FD nor PMI_PORT and PMI_ID"),
         ("PMI_RANK=0 PMI_SIZE=2 PMI_FD=x".to_owned(), "PMI_FD=x: not understood"),
         (
             OPEN_MPI.replace("LOCAL_SIZE=2", "LOCAL_SIZE=1").replace("LOCAL_RANK=1", "LOCAL_RANK=0"),

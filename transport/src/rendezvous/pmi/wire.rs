@@ -17,6 +17,8 @@ pub(super) struct Wire {
     inbox: Vec<u8>,
     name: String,
     longest_value: usize,
+    /// Rank and size, which are only told to those who come by address.
+    told: Option<(usize, usize)>,
     broken: Option<String>,
 }
 
@@ -28,12 +30,18 @@ impl Wire {
             }
             PmiDoor::Address { manager, .. } => connect(manager, deadline)?,
         };
-        let mut wire = Wire { socket, inbox: Vec::new(), name: String::new(), longest_value: 0, broken: None };
+        let mut wire =
+            Wire { socket, inbox: Vec::new(), name: String::new(), longest_value: 0, told: None, broken: None };
         if let PmiDoor::Address { id, .. } = door {
             wire.ask(&format!("cmd=initack pmiid={id}"), "initack", deadline)?;
+            let mut told = [None; 2];
             for _ in ["size", "rank", "debug"] {
-                wire.answer("set", deadline)?;
+                let answer = wire.answer("set", deadline)?;
+                for (told, key) in told.iter_mut().zip(["rank", "size"]) {
+                    *told = told.or(answer.value(key).and_then(|text| text.parse().ok()));
+                }
             }
+            wire.told = told[0].zip(told[1]);
         }
         wire.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline)?;
         let limits = wire.ask("cmd=get_maxes", "maxes", deadline)?;
@@ -46,6 +54,11 @@ impl Wire {
     /// The name of the job's key-value space.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The rank and size that the manager told, if it did.
+    pub(super) fn rank_and_size(&self) -> Option<(usize, usize)> {
+        self.told
     }
 
     /// The most bytes that a value may have, the C string's end counted.

@@ -88,7 +88,10 @@ pub(super) fn at_place(place: &TcpPlace, family: Family, period: Period) -> Resu
             let bound = bind_tcp(SocketAddr::new(address, *port));
             match bound {
                 Err(Errno::ADDRNOTAVAIL) if !address.is_loopback() => {
-                    tracing::info!("rendezvous: {address} is no address of this host; listening on all");
+                    tracing::warn!(
+                        "rendezvous: {address} is not an address of rank 0's host; listening on all that it has, but \
+                         unless {address} is translated to one of them the other ranks won't find it"
+                    );
                     bind_tcp(SocketAddr::new(everywhere(family), *port))
                 }
                 bound => bound,

@@ -55,7 +55,7 @@ pub const VARIABLES: &[Variable] = &[
     row(
         "PACELINE_INTERFACE",
         "all but loopback",
-        "Network interfaces to use: `eth,ib` (names that begin so), `=eth0,=eth1` (exactly), `^docker,lo` (all but).",
+        "Network interfaces to use: `eth,ib` (names that begin so), `=eth0,eth1` (exactly), `^docker,lo` (all but).",
     ),
     row("PACELINE_FAMILY", "any", "IP version: `4`, `6` or `any`."),
     row("PACELINE_PORTS", "the system chooses", "Ports to listen on: `lo-hi`, for firewalls."),

@@ -1,5 +1,6 @@
 //! Where the root listens.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use super::{Family, Period, RendezvousError, Setup, TcpPlace, sys};
+use super::{Family, Period, RendezvousError, Setup, TcpPlace};
+use crate::tcp::interface::{self, Reach};
 
 /// A port can be taken for a moment, by a root that is about to go or by a rank that tries to connect to the port and
 /// was given it as its own; so a busy one is tried for this long.
@@ -48,25 +50,25 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// The addresses at which other ranks may reach it: those of the interfaces that `setup` allows, then loopback.
+    /// The addresses at which other ranks may reach it, the likely ones first; loopback, for those of this host, last.
     pub(super) fn reachable(&self, setup: &Setup) -> Result<Vec<SocketAddr>, RendezvousError> {
-        let failed = |doing: &str, problem: String| RendezvousError::System { doing: doing.to_owned(), problem };
+        let failed = |problem: String| {
+            let doing = "rank 0 looking for an address of its host to publish".to_owned();
+            RendezvousError::System { doing, problem }
+        };
         let bound = getsockname(&self.socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
-        let bound = bound.ok_or_else(|| failed("asking for the port", "the socket has none".to_owned()))?;
-        let mut found =
-            sys::addresses().map_err(|error| failed("listing the addresses of this host", error.to_string()))?;
-        found.retain(|(_, address)| setup.family.allows(*address) && (bound.is_ipv6() || address.is_ipv4()));
-        let (local, mut outside): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, address)| address.is_loopback());
-        outside.retain(|(interface, _)| setup.allows_interface(interface));
-        outside.extend(local);
-        let addresses: Vec<_> =
-            outside.into_iter().map(|(_, address)| SocketAddr::new(address, bound.port())).collect();
-        match addresses.is_empty() {
-            true => {
-                Err(failed("looking for an address of this host", "no interface has one that may be used".to_owned()))
-            }
-            false => Ok(addresses),
-        }
+        let bound = bound.ok_or_else(|| failed("the socket has no port".to_owned()))?;
+        let interfaces = interface::interfaces().map_err(|error| failed(error.to_string()))?;
+        let chosen = interface::choose(&interfaces, &setup.filter()?, setup.family, Reach::OtherHosts);
+        let chosen = chosen.map_err(|error| failed(error.to_string()))?;
+        // A link-local address means nothing without an interface's number, which differs from host to host.
+        let mut addresses: Vec<IpAddr> =
+            chosen.iter().filter(|address| address.scope == 0).map(|address| address.ip).collect();
+        addresses.extend([IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()]);
+        addresses.retain(|address| setup.family.admits(*address) && (bound.is_ipv6() || address.is_ipv4()));
+        let mut seen = HashSet::new();
+        addresses.retain(|address| seen.insert(*address));
+        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, bound.port())).collect())
     }
 }
 

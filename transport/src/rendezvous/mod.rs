@@ -46,7 +46,9 @@ pub use handshake::{HandshakeError, MAX_HELLO};
 pub use hub::Hub;
 pub use launcher::Launcher;
 pub use pmi::{PmiDoor, PmiPlace};
-pub use setup::{Family, Setup};
+pub use setup::Setup;
+
+pub use crate::tcp::interface::Family;
 
 /// The most bytes that one rank may bring to [`exchange`].
 pub const MAX_ENTRY: usize = 64 << 10;

@@ -27,7 +27,7 @@ pub(super) fn addresses(host: &str, family: Family, deadline: Instant) -> Result
 }
 
 fn allowed(mut addresses: Vec<IpAddr>, family: Family) -> Result<Vec<IpAddr>, String> {
-    addresses.retain(|address| family.allows(*address));
+    addresses.retain(|address| family.admits(*address));
     match (addresses.is_empty(), family) {
         (false, _) => Ok(addresses),
         (true, Family::Any) => Err("it has no address".to_owned()),

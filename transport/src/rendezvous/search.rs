@@ -116,7 +116,7 @@ impl Search for AtBoard<'_> {
         match self.board.look(period)? {
             Ok(notice) => {
                 self.addresses = notice.addresses;
-                self.addresses.retain(|address| setup.family.allows(address.ip()));
+                self.addresses.retain(|address| setup.family.admits(address.ip()));
                 let targets = self.addresses.iter().copied().map(Target::Tcp).collect();
                 let note = "rank 0 published no address of the family that PACELINE_FAMILY asks for".to_owned();
                 Ok(Sighting { targets, name: notice.name, only: false, note })

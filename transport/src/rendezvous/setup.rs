@@ -5,32 +5,9 @@ use std::time::Duration;
 
 use crate::environment::{Environment, EnvironmentError};
 use crate::link::LinkKind;
+use crate::tcp::interface::{Family, Filter, FilterError};
 
 use super::{Hub, Rendezvous, RendezvousError, Token, launcher};
-
-/// The versions of IP that may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Family {
-    /// Either.
-    #[default]
-    Any,
-    /// IPv4 only.
-    V4,
-    /// IPv6 only.
-    V6,
-}
-
-impl Family {
-    /// Whether `address` is of this family.
-    #[must_use]
-    pub fn allows(self, address: std::net::IpAddr) -> bool {
-        match self {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        }
-    }
-}
 
 /// What a rank must know before it can meet the others: who it is, where they meet, and what it may use.
 #[derive(Clone, Debug)]
@@ -130,8 +107,9 @@ impl Setup {
         self.token = token(environment)?;
         self.timeout = environment.duration("PACELINE_TIMEOUT")?.unwrap_or(Setup::TIMEOUT);
         self.init_timeout = environment.duration("PACELINE_INIT_TIMEOUT")?.unwrap_or(Setup::INIT_TIMEOUT);
-        let form = "names with commas between; = before one for exactly that, ^ before all for all but these";
-        self.interface = environment.parsed("PACELINE_INTERFACE", form, filter)?;
+        let form = "eth,ib (beginnings of names), =eth0,ib0 (exactly these), ^docker,lo (all but these)";
+        let sound = |text: &str| text.parse::<Filter>().is_ok().then(|| text.to_owned());
+        self.interface = environment.parsed("PACELINE_INTERFACE", form, sound)?;
         let families = [("4", Family::V4), ("6", Family::V6), ("any", Family::Any)];
         self.family = environment.one_of("PACELINE_FAMILY", &families)?.unwrap_or_default();
         self.ports = environment.ports("PACELINE_PORTS")?;
@@ -162,10 +140,7 @@ impl Setup {
             let problem = format!("local rank {rank} of {size} local ranks, of {} in all, can't be", self.size);
             return Err(RendezvousError::Setup(problem));
         }
-        if self.interface.as_deref().is_some_and(|text| filter(text).is_none()) {
-            let problem = format!("interface filter {:?} isn't understood", self.interface);
-            return Err(RendezvousError::Setup(problem));
-        }
+        self.filter()?;
         if self.links.is_empty() {
             return Err(RendezvousError::Setup("no kind of link may be used".to_owned()));
         }
@@ -175,25 +150,11 @@ impl Setup {
         Ok(())
     }
 
-    /// Whether the interface filter lets an interface through; without one, all but loopback.
-    pub(super) fn allows_interface(&self, interface: &str) -> bool {
-        let Some(filter) = &self.interface else { return interface != "lo" };
-        let (names, wanted) = filter.strip_prefix('^').map_or((filter.as_str(), true), |names| (names, false));
-        let hit = names.split(',').map(str::trim).any(|name| match name.strip_prefix('=') {
-            Some(exact) => interface == exact,
-            None => interface.starts_with(name),
-        });
-        hit == wanted
+    /// The interface filter, read.
+    pub(super) fn filter(&self) -> Result<Filter, RendezvousError> {
+        let text = self.interface.as_deref().unwrap_or_default();
+        text.parse().map_err(|error: FilterError| RendezvousError::Setup(error.to_string()))
     }
-}
-
-fn filter(text: &str) -> Option<String> {
-    let names = text.strip_prefix('^').unwrap_or(text).split(',').map(str::trim);
-    let sound = |name: &str| {
-        let name = name.strip_prefix('=').unwrap_or(name);
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !"^=/".contains(c))
-    };
-    names.into_iter().all(sound).then(|| text.to_owned())
 }
 
 fn token(environment: &Environment) -> Result<Option<Token>, RendezvousError> {

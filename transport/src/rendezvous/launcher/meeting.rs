@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::environment::{Environment, EnvironmentError};
+use crate::tcp::interface;
 
 use super::super::credentials::name_of_job;
-use super::super::{PmiDoor, PmiPlace, Rendezvous, RendezvousError, Setup, TcpPlace, pmi, sys};
+use super::super::{PmiDoor, PmiPlace, Rendezvous, RendezvousError, Setup, TcpPlace, pmi};
 use super::nodelist::first_host;
 use super::{Found, Launcher};
 
@@ -88,7 +89,7 @@ fn addresses_of_uri(uri: &str) -> Vec<IpAddr> {
 }
 
 fn is_mine(address: IpAddr) -> bool {
-    sys::addresses().is_ok_and(|mine| mine.iter().any(|(_, here)| *here == address))
+    interface::interfaces().is_ok_and(|mine| mine.iter().any(|interface| interface.addresses.contains(&address)))
 }
 
 fn process_manager(environment: &Environment, found: &Found) -> Result<(Rendezvous, String), RendezvousError> {

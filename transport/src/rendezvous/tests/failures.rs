@@ -207,7 +207,7 @@ fn what_needs_no_peer_to_be_wrong() {
         (Setup::new(0, 2, Rendezvous::Alone), "set PACELINE_RENDEZVOUS on all of them"),
         (local(2, 2), "local rank 2 of 2"),
         (local(0, 3), "local rank 0 of 3 local ranks, of 2 in all"),
-        (interface("eth0,,lo"), "interface filter"),
+        (interface("eth0,a b"), "interface filter"),
         (interface("eth0,^lo"), "interface filter"),
         (Setup { links: vec![], ..Setup::new(0, 2, how.clone()) }, "no kind of link"),
     ] {
@@ -228,6 +228,11 @@ fn a_file_that_is_not_a_rendezvous_is_not_overwritten() {
     assert!(texts[1].contains("the file isn't a rendezvous's"), "{texts:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_file(path).unwrap();
+    let path = fresh_path();
+    let setup = Setup { interface: Some("nosuch".to_owned()), ..Setup::new(0, 2, Rendezvous::File(path.clone())) };
+    let error = attend(&setup, SHORT).0.unwrap_err().to_string();
+    assert!(error.contains("interface filter \"nosuch\" matches nothing; this host has lo ("), "{error}");
+    assert!(!path.exists());
     let missing = Rendezvous::File(fresh_path().join("no/such/directory"));
     let error = attend(&Setup::new(0, 2, missing), SHORT).0.unwrap_err().to_string();
     assert!(error.contains("rank 0 writing its address to ") && error.contains("No such file"), "{error}");

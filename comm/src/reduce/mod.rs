@@ -12,8 +12,9 @@
 //! - Minimum and maximum: NaN wins, whichever operand it is; -0 is less than +0.
 //! - f16, bf16, f32 and f64 overflow to infinity. The 8-bit floats are those of the OCP specification, and saturate
 //!   when they are rounded, as in NCCL: a finite result beyond the largest number (448 in E4M3, 57344 in E5M2) becomes
-//!   that number. An infinity (E5M2 has them) stays one, so that an overflow that somebody marked is not lost; minimum
-//!   and maximum never round.
+//!   that number. An infinity (E5M2 has them; a fold's product beyond f32 is one too) stays one, so that an overflow
+//!   that somebody marked is not lost; minimum and maximum never round.
+//! - An average is the sum, divided afterwards: what the sum loses by overflow is lost.
 //!
 //! With these rules `a op b` and `b op a` are the same bits for every operator and type. `(a op b) op c` and
 //! `a op (b op c)` are not, for sums and products of floats.
@@ -29,7 +30,6 @@ mod kernel;
 mod level;
 mod loops;
 mod narrow;
-
 pub mod reference;
 mod rule;
 mod scaled;

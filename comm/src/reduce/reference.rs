@@ -164,12 +164,12 @@ impl Minifloat {
         let magnitude = bits & 0x7f;
         let exponent = i32::from(magnitude >> self.mantissa_bits);
         let mantissa = f32::from(magnitude & ((1 << self.mantissa_bits) - 1));
-        let whole = 2f32.powi(self.mantissa_bits);
+        let whole = power_of_two(self.mantissa_bits);
         let absolute = match exponent {
             _ if Some(magnitude) == self.infinity => f32::INFINITY,
             _ if magnitude > self.largest => f32::NAN,
-            0 => mantissa / whole * 2f32.powi(1 - self.bias),
-            _ => (1.0 + mantissa / whole) * 2f32.powi(exponent - self.bias),
+            0 => mantissa / whole * power_of_two(1 - self.bias),
+            _ => (1.0 + mantissa / whole) * power_of_two(exponent - self.bias),
         };
         if bits < 0x80 { absolute } else { -absolute }
     }
@@ -191,6 +191,11 @@ impl Minifloat {
     }
 }
 
+/// 2^exponent, exactly (which `powi` does not promise), for normal numbers.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((127 + exponent) as u32) << 23)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,15 +204,15 @@ mod tests {
     fn the_8_bit_floats_have_the_numbers_of_the_ocp_specification() {
         let cases = [
             (E4M3.value(0x7e), 448.0),
-            (E4M3.value(0x08), 2f32.powi(-6)),
-            (E4M3.value(0x07), 0.875 * 2f32.powi(-6)),
-            (E4M3.value(0x01), 2f32.powi(-9)),
+            (E4M3.value(0x08), power_of_two(-6)),
+            (E4M3.value(0x07), 0.875 * power_of_two(-6)),
+            (E4M3.value(0x01), power_of_two(-9)),
             (E4M3.value(0xb8), -1.0),
             (E5M2.value(0x7b), 57344.0),
             (E5M2.value(0x7c), f32::INFINITY),
-            (E5M2.value(0x04), 2f32.powi(-14)),
-            (E5M2.value(0x03), 0.75 * 2f32.powi(-14)),
-            (E5M2.value(0x01), 2f32.powi(-16)),
+            (E5M2.value(0x04), power_of_two(-14)),
+            (E5M2.value(0x03), 0.75 * power_of_two(-14)),
+            (E5M2.value(0x01), power_of_two(-16)),
             (E5M2.value(0xbc), -1.0),
         ];
         for (i, (have, want)) in cases.into_iter().enumerate() {

@@ -24,7 +24,7 @@ fn seeds() -> Vec<u64> {
         |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number of seeds, or a seed"));
     match (number("PACELINE_SEED"), number("PACELINE_SEEDS")) {
         (Some(seed), _) => vec![seed],
-        (None, n) => (0..n.unwrap_or(60)).collect(),
+        (None, n) => (0..n.unwrap_or(15)).collect(),
     }
 }
 

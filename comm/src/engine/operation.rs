@@ -232,7 +232,15 @@ impl Operation {
 
 impl Lane {
     fn new(plan: &SharedPlan, number: usize, slice: usize) -> Lane {
-        let mut lane = Lane { number, slice, shapes: plan.shapes(slice), round: 0, moved: Vec::new(), parts: Vec::new(), finished: false };
+        let mut lane = Lane {
+            number,
+            slice,
+            shapes: plan.shapes(slice),
+            round: 0,
+            moved: Vec::new(),
+            parts: Vec::new(),
+            finished: false,
+        };
         lane.open_round(plan);
         lane
     }
@@ -298,10 +306,12 @@ impl Walk<'_> {
                 // its buffer or `read` panics.
                 let message = unsafe { self.memory.read(source.buffer, rest) };
                 let sent = self.endpoint.send(peer, channel, self.stamps.to(peer), message);
-                match sent.map_err(|error| fault(peer, FaultCause::Link(error)))? {
-                    Some(bytes) if bytes == message.len() => Ok(DONE),
-                    Some(bytes) => Ok(moved + bytes),
-                    None => Ok(moved),
+                match sent {
+                    Ok(Some(bytes)) if bytes == message.len() => Ok(DONE),
+                    Ok(Some(bytes)) => Ok(moved + bytes),
+                    // The control path says why the peer closed: it may have left, or another rank's fault made it.
+                    Ok(None) | Err(LinkError::Closed) => Ok(moved),
+                    Err(error) => Err(fault(peer, FaultCause::Link(error))),
                 }
             }
             Step::Recv { from, target } => {
@@ -399,7 +409,11 @@ impl Walk<'_> {
     /// Whether something has arrived that belongs here; an error if it is of another call or too long.
     #[inline]
     fn arrived(&mut self, peer: usize, channel: Channel, wanted: usize) -> Result<bool, FaultCause> {
-        match self.endpoint.head(peer, channel).map_err(FaultCause::Link)? {
+        let head = match self.endpoint.head(peer, channel) {
+            Err(LinkError::Closed) => None,
+            head => head.map_err(FaultCause::Link)?,
+        };
+        match head {
             None => Ok(false),
             Some(head) if head.stamp != self.stamps.from(peer) => Err(FaultCause::Stamp { theirs: head.stamp }),
             Some(head) if head.left > wanted => Err(FaultCause::Length { arrived: head.left, wanted }),

@@ -237,13 +237,12 @@ impl Core {
         if let Some(first) = &self.dead {
             return first.clone();
         }
-        if error.reporter().is_none() {
-            let mut report = error.report().clone();
-            report.reporter = Some(self.endpoint.me());
-            let notice = Notice::Fault(report).encode();
-            for peer in self.others() {
-                self.endpoint.notify(peer, &notice);
-            }
+        // What another rank has found is passed on as well: a peer must not learn that this rank leaves before it knows why.
+        let mut report = error.report().clone();
+        report.reporter.get_or_insert(self.endpoint.me());
+        let notice = Notice::Fault(report).encode();
+        for peer in self.others() {
+            self.endpoint.notify(peer, &notice);
         }
         self.end_all(&error);
         error

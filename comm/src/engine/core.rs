@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
-use paceline_transport::{Clock, ControlEvent, Endpoint, Time};
+use paceline_transport::{Clock, ControlEvent, Endpoint, LinkError, LinkKind, Time};
 
 use super::fault;
 use super::notice::{Notice, Status};
@@ -156,9 +156,11 @@ impl Core {
         if self.clear_the_way(&[])? {
             return Ok(RankStep::Moved);
         }
-        let next = self.check_times(&mut [])?;
-        self.news(&[])?;
-        Ok(RankStep::Waiting(next))
+        self.check_left(&[])?;
+        if self.news(&[])? {
+            return Ok(RankStep::Moved);
+        }
+        self.check_times(&mut []).map(RankStep::Waiting)
     }
 
     /// One look at every call; whether anything moved. What has ended is told so.
@@ -235,13 +237,12 @@ impl Core {
         if let Some(first) = &self.dead {
             return first.clone();
         }
-        if error.reporter().is_none() {
-            let mut report = error.report().clone();
-            report.reporter = Some(self.endpoint.me());
-            let notice = Notice::Fault(report).encode();
-            for peer in self.others() {
-                self.endpoint.notify(peer, &notice);
-            }
+        // What another rank has found is passed on as well: a peer must not learn that this rank leaves before it knows why.
+        let mut report = error.report().clone();
+        report.reporter.get_or_insert(self.endpoint.me());
+        let notice = Notice::Fault(report).encode();
+        for peer in self.others() {
+            self.endpoint.notify(peer, &notice);
         }
         self.end_all(&error);
         error
@@ -268,6 +269,7 @@ impl Core {
                         return Err(self.fail(error));
                     }
                 }
+                Err(LinkError::Closed) => {}
                 Err(error) => {
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
@@ -282,12 +284,13 @@ impl Core {
         if self.clear_the_way(mine)? {
             return Ok(());
         }
+        self.check_left(mine)?;
         let next = self.check_times(mine)?;
         self.endpoint.about_to_sleep();
         let slept = self.sleep_unless_moving(attention, mine, next);
         self.endpoint.awake();
         slept?;
-        self.news(mine)
+        self.news(mine).map(|_| ())
     }
 
     fn sleep_unless_moving(&mut self, attention: &Attention, mine: &mut [Active], until: Time) -> Result<()> {
@@ -301,9 +304,12 @@ impl Core {
         })
     }
 
-    /// Reads what peers have told on their control paths, and acts on it.
-    pub(crate) fn news(&mut self, mine: &[Active]) -> Result<()> {
+    /// Reads what peers have told on their control paths, and acts on it; whether there was anything. That a peer has left
+    /// is only noted: what it sent before must be looked for first.
+    pub(crate) fn news(&mut self, mine: &[Active]) -> Result<bool> {
+        let mut any = false;
         while let Some((peer, event)) = self.endpoint.control_event() {
+            any = true;
             match event {
                 ControlEvent::Left => self.peers[peer].left = true,
                 ControlEvent::Died(how) => {
@@ -321,7 +327,7 @@ impl Core {
                 },
             }
         }
-        self.check_left(mine)
+        Ok(any)
     }
 
     fn status(&self, mine: &[Active]) -> Status {
@@ -336,7 +342,8 @@ impl Core {
         }
     }
 
-    /// A call that waits for a rank that has left, and for which nothing more has arrived, will never end.
+    /// A call that waits for a rank that has left, and for which nothing more will arrive, will never end. To be called
+    /// when nothing moved since the news that it left was read.
     fn check_left(&mut self, mine: &[Active]) -> Result<()> {
         if !self.peers.iter().any(|peer| peer.left) {
             return Ok(());
@@ -351,7 +358,13 @@ impl Core {
         }
         let Some((wait, call)) = lost else { return Ok(()) };
         let head = if wait.receives { self.endpoint.head(wait.peer, wait.channel) } else { Ok(None) };
-        if matches!(head, Ok(Some(_))) {
+        // Over TCP the goodbye comes by a connection of its own and may overtake data, whose end the link itself reports.
+        let more_may_come = match head {
+            Ok(Some(_)) => true,
+            Ok(None) => wait.receives && self.endpoint.link_kind(wait.peer) == Some(LinkKind::Tcp),
+            Err(_) => false,
+        };
+        if more_may_come {
             return Ok(());
         }
         let error = fault::left(self, &wait, call);
@@ -377,6 +390,8 @@ impl Core {
             next = next.min(if clocked.queried { clocked.deadline } else { clocked.query });
         }
         if let Some((call, waited)) = late {
+            // A rank that was stopped past its deadline has been told what the others found.
+            self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();
             let error = fault::timed_out(self, &call, &waits, waited);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use paceline_transport::{LinkError, Stamp};
 
+use super::blame::{Blame, blame};
 use super::core::Core;
 use super::operation::{Fault, FaultCause, Waiting};
 use super::stamp::Fingerprint;
@@ -92,7 +93,7 @@ pub(crate) fn left(core: &Core, wait: &Waiting, call: CallName) -> Error {
         .hint("every rank must make the same calls before it drops the communicator")
 }
 
-/// A call whose deadline has passed. Who doesn't answer is the culprit; if all answer, who is in another call.
+/// A call whose deadline has passed. [`blame`] finds the culprit.
 pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited: Duration) -> Error {
     let mut cause = format!("waited {:.1} s", waited.as_secs_f64());
     if let Some(wait) = waits.first() {
@@ -109,32 +110,29 @@ pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited:
         cause
             .push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
     }
-    let me = core.endpoint.me();
-    let others = || (0..core.endpoint.size()).filter(|rank| *rank != me);
-    let silent: Vec<usize> =
-        others().filter(|rank| core.peers[*rank].status.is_none() && !core.peers[*rank].left).collect();
-    let elsewhere: Vec<usize> = others()
-        .filter(|rank| core.peers[*rank].status.as_ref().is_some_and(|status| status.current.as_ref() != Some(call)))
-        .collect();
+    let first: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
     let list = |ranks: &[usize]| ranks.iter().map(|rank| name(core, *rank)).collect::<Vec<_>>().join(", ");
-    let mut error = Error::new(ErrorKind::Timeout, String::new());
-    if !silent.is_empty() {
-        cause.push_str(&format!("; no answer from {}: stopped, or busy outside the library", list(&silent)));
-        error = error.blaming(silent).hint("look at what that rank is doing; if it is only slow, raise the timeout");
-    } else if !elsewhere.is_empty() {
-        let what = |rank: &usize| match core.peers[*rank].status.as_ref().and_then(|status| status.current.as_ref()) {
-            Some(current) => format!("{} is in {current}", name(core, *rank)),
-            None => format!("{} is in no call", name(core, *rank)),
-        };
-        cause.push_str("; ");
-        cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));
-        error = error.blaming(elsewhere).hint("all ranks must make the same calls in the same order");
-    } else {
-        let waited_for: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
-        cause.push_str("; all ranks answer and are in this call");
-        error =
-            error.blaming(waited_for).hint("the network may be slow or stuck; raise the timeout or look at the links");
-    }
+    let error = Error::new(ErrorKind::Timeout, String::new());
+    let error = match blame(core.endpoint.me(), call, &first, |rank| core.peers[rank].status.as_ref()) {
+        Blame::Silent(silent) => {
+            cause.push_str(&format!("; no answer from {}: stopped, or busy outside the library", list(&silent)));
+            error.blaming(silent).hint("look at what that rank is doing; if it is only slow, raise the timeout")
+        }
+        Blame::Elsewhere(elsewhere) => {
+            let current = |rank: usize| core.peers[rank].status.as_ref().and_then(|status| status.current.as_ref());
+            let what = |rank: &usize| match current(*rank) {
+                Some(current) => format!("{} is in {current}", name(core, *rank)),
+                None => format!("{} is in no call", name(core, *rank)),
+            };
+            cause.push_str("; ");
+            cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));
+            error.blaming(elsewhere).hint("all ranks must make the same calls in the same order")
+        }
+        Blame::Circle(circle) => {
+            cause.push_str(&format!("; all answer, and {} wait for one another", list(&circle)));
+            error.blaming(circle).hint("the network may be slow or stuck; raise the timeout or look at the links")
+        }
+    };
     let mut report = error.report().clone();
     report.cause = cause;
     let error = Error::from_report(report).during(call.clone());

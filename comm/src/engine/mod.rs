@@ -1,5 +1,6 @@
 //! Runs schedules over links: rounds, lanes, deadlines, failures. `README.md` says who drives and how work changes hands.
 
+mod blame;
 mod core;
 mod fault;
 mod handover;

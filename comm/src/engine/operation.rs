@@ -117,8 +117,22 @@ struct Lane {
     round: usize,
     /// Per step of the round, bytes moved, or `DONE`.
     moved: Vec<usize>,
+    /// Elements of which only a part has arrived.
+    parts: Vec<Part>,
     finished: bool,
 }
+
+/// The front of an element that a link has split, until the rest arrives.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// The step that receives it.
+    place: usize,
+    bytes: [u8; ELEMENT_BYTES_MAX],
+    len: usize,
+}
+
+/// The largest element.
+const ELEMENT_BYTES_MAX: usize = 16;
 
 const DONE: usize = usize::MAX;
 
@@ -218,7 +232,15 @@ impl Operation {
 
 impl Lane {
     fn new(plan: &SharedPlan, number: usize, slice: usize) -> Lane {
-        let mut lane = Lane { number, slice, shapes: plan.shapes(slice), round: 0, moved: Vec::new(), finished: false };
+        let mut lane = Lane {
+            number,
+            slice,
+            shapes: plan.shapes(slice),
+            round: 0,
+            moved: Vec::new(),
+            parts: Vec::new(),
+            finished: false,
+        };
         lane.open_round(plan);
         lane
     }
@@ -270,9 +292,10 @@ impl Walk<'_> {
 
     /// Moves one step on from `moved` bytes; how many are moved now, or `DONE`.
     #[inline]
-    fn step(&mut self, step: &Step, lane: &Lane, moved: usize, place: usize) -> Result<usize, Fault> {
+    fn step(&mut self, step: &Step, lane: &mut Lane, moved: usize, place: usize) -> Result<usize, Fault> {
         let range = |span| self.plan.range(span, &lane.shapes, lane.number);
-        let fault = |peer, cause| Fault { peer, round: lane.round, step: place, cause };
+        let in_round = lane.round;
+        let fault = |peer, cause| Fault { peer, round: in_round, step: place, cause };
         match step {
             Step::Send { to, source } => {
                 let peer = self.naming.target(*to);
@@ -283,10 +306,12 @@ impl Walk<'_> {
                 // its buffer or `read` panics.
                 let message = unsafe { self.memory.read(source.buffer, rest) };
                 let sent = self.endpoint.send(peer, channel, self.stamps.to(peer), message);
-                match sent.map_err(|error| fault(peer, FaultCause::Link(error)))? {
-                    Some(bytes) if bytes == message.len() => Ok(DONE),
-                    Some(bytes) => Ok(moved + bytes),
-                    None => Ok(moved),
+                match sent {
+                    Ok(Some(bytes)) if bytes == message.len() => Ok(DONE),
+                    Ok(Some(bytes)) => Ok(moved + bytes),
+                    // The control path says why the peer closed: it may have left, or another rank's fault made it.
+                    Ok(None) | Err(LinkError::Closed) => Ok(moved),
+                    Err(error) => Err(fault(peer, FaultCause::Link(error))),
                 }
             }
             Step::Recv { from, target } => {
@@ -314,16 +339,35 @@ impl Walk<'_> {
                 let channel = self.channels.of(lane.number, true);
                 let (mut mine, mut rest) = (range(source), range(target));
                 (mine.start, rest.start) = (mine.start + moved, rest.start + moved);
-                let wanted = rest.len();
+                let size = self.plan.element_bytes;
+                let part = lane.parts.iter().position(|part| part.place == place);
+                let wanted = rest.len() - part.map_or(0, |part| lane.parts[part].len);
                 if !self.arrived(peer, channel, wanted).map_err(|cause| fault(peer, cause))? {
                     return Ok(moved);
                 }
-                let size = self.plan.element_bytes;
                 let head = self.endpoint.head(peer, channel).map_err(|error| fault(peer, FaultCause::Link(error)))?;
                 let arrived = head.expect("looked at above").bytes;
                 let elements = arrived.len().min(wanted) / size;
-                if elements == 0 && wanted > 0 {
-                    return Ok(moved);
+                if part.is_some() || (elements == 0 && wanted > 0) {
+                    if arrived.is_empty() {
+                        return Ok(moved);
+                    }
+                    let mut whole = match part {
+                        Some(part) => lane.parts.swap_remove(part),
+                        None => Part { place, bytes: [0; ELEMENT_BYTES_MAX], len: 0 },
+                    };
+                    let taken = whole.fill(size, arrived);
+                    self.endpoint.advance(peer, channel, taken);
+                    self.moved = true;
+                    if whole.len < size {
+                        lane.parts.push(whole);
+                        return Ok(moved);
+                    }
+                    let mine = self.memory.address(source.buffer, &(mine.start..mine.start + size));
+                    let target = self.memory.address(target.buffer, &(rest.start..rest.start + size));
+                    // SAFETY: as for whole elements below.
+                    unsafe { self.plan.kernel.combine(target, mine, whole.bytes.as_ptr(), 1) };
+                    return Ok(if rest.len() == size { DONE } else { moved + size });
                 }
                 let bytes = elements * size;
                 let mine = self.memory.address(source.buffer, &(mine.start..mine.start + bytes));
@@ -365,12 +409,26 @@ impl Walk<'_> {
     /// Whether something has arrived that belongs here; an error if it is of another call or too long.
     #[inline]
     fn arrived(&mut self, peer: usize, channel: Channel, wanted: usize) -> Result<bool, FaultCause> {
-        match self.endpoint.head(peer, channel).map_err(FaultCause::Link)? {
+        let head = match self.endpoint.head(peer, channel) {
+            Err(LinkError::Closed) => None,
+            head => head.map_err(FaultCause::Link)?,
+        };
+        match head {
             None => Ok(false),
             Some(head) if head.stamp != self.stamps.from(peer) => Err(FaultCause::Stamp { theirs: head.stamp }),
             Some(head) if head.left > wanted => Err(FaultCause::Length { arrived: head.left, wanted }),
             Some(_) => Ok(true),
         }
+    }
+}
+
+impl Part {
+    /// Takes bytes from the front of `arrived` until the element of `size` bytes is whole; how many.
+    fn fill(&mut self, size: usize, arrived: &[u8]) -> usize {
+        let taken = arrived.len().min(size - self.len);
+        self.bytes[self.len..][..taken].copy_from_slice(&arrived[..taken]);
+        self.len += taken;
+        taken
     }
 }
 

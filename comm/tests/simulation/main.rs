@@ -24,7 +24,7 @@ fn seeds() -> Vec<u64> {
         |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number of seeds, or a seed"));
     match (number("PACELINE_SEED"), number("PACELINE_SEEDS")) {
         (Some(seed), _) => vec![seed],
-        (None, n) => (0..n.unwrap_or(60)).collect(),
+        (None, n) => (0..n.unwrap_or(15)).collect(),
     }
 }
 
@@ -77,11 +77,13 @@ fn play(scenario: &Scenario) -> (SimNetwork, Vec<Option<Ending>>, String) {
     (network, endings.into_iter().map(RefCell::into_inner).collect(), trace)
 }
 
-fn play_and_check(scenario: &Scenario) {
+/// Plays a scenario and fails unless it ended as it should; how many calls ended with an error.
+fn play_and_check(scenario: &Scenario) -> usize {
     let (network, endings, trace) = play(scenario);
     if let Err(why) = check(scenario, &network, &endings) {
         panic!("PACELINE_SEED={}: {why}\n{scenario:#?}\n{trace}", scenario.options.seed);
     }
+    endings.iter().flatten().flat_map(|ending| &ending.results).filter(|result| result.is_err()).count()
 }
 
 #[test]
@@ -97,15 +99,17 @@ fn every_row_ends_right_whatever_the_delays() {
 
 #[test]
 fn several_calls_at_once_end_right_whatever_the_delays() {
-    seeds().into_iter().for_each(|seed| play_and_check(&Scenario::crowded(seed)));
+    seeds().into_iter().for_each(|seed| assert_eq!(play_and_check(&Scenario::crowded(seed)), 0));
 }
 
 #[test]
 fn faults_end_in_the_right_result_or_name_the_right_rank_in_time() {
-    for seed in seeds() {
-        for part in 0..8 {
-            play_and_check(&Scenario::faulty(seed, part));
-        }
+    let seeds = seeds();
+    let scenarios = seeds.iter().flat_map(|&seed| (0..8).map(move |part| Scenario::faulty(seed, part)));
+    let failed: Vec<_> = scenarios.map(|scenario| play_and_check(&scenario)).collect();
+    if seeds.len() > 4 {
+        let n_failed = failed.iter().filter(|&&calls| calls > 0).count();
+        assert!(0 < n_failed && n_failed < failed.len(), "{n_failed} of {} runs met their faults", failed.len());
     }
 }
 

@@ -11,7 +11,7 @@ use paceline_transport::sim::{Fault, Jitter, LinkProfile, Random, SimOptions};
 pub const WITHIN: Duration = Duration::from_millis(2);
 
 /// A timeout that nothing but a lasting fault uses up.
-pub const PATIENT: Duration = Duration::from_secs(10);
+pub const PATIENT: Duration = Duration::from_secs(100);
 
 /// One run, to be printed when it fails.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Scenario {
         if !(row.fits)(ranks as u32) {
             return None;
         }
-        scenario.calls.push(Call::draw(row, ranks, &mut random));
+        scenario.calls.push(Call::draw(row, &scenario.options, &mut random));
         Some(scenario)
     }
 
@@ -90,7 +90,6 @@ impl Scenario {
         };
         options.frame_bytes = 1 << (3 + random.below(14));
         options.window_bytes = options.frame_bytes * (1 + random.below(8) as usize);
-        options.grain_bytes = size_of::<i64>();
         options.ragged = random.chance(300);
         options.piece_bytes = if random.chance(500) { usize::MAX } else { options.frame_bytes.div_ceil(3) };
         let slow_profile = LinkProfile { slowdown: 2 + random.below(20) as u32, ..options.link };
@@ -109,7 +108,7 @@ impl Scenario {
         let ranks = self.options.ranks;
         let rows: Vec<_> = ROWS.iter().filter(|row| (row.fits)(ranks as u32)).collect();
         let n_calls = 1 + random.below(most);
-        let draw = |_| Call::draw(rows[random.below(rows.len() as u64) as usize], ranks, random);
+        let draw = |_| Call::draw(rows[random.below(rows.len() as u64) as usize], &self.options, random);
         self.calls = (0..n_calls).map(draw).collect();
     }
 
@@ -154,14 +153,18 @@ impl Started {
 }
 
 impl Call {
-    fn draw(row: &'static Row, ranks: usize, random: &mut Random) -> Call {
+    /// Counts are such that a message is at most 40 windows long: it then takes at most some 40 round trips.
+    fn draw(row: &'static Row, options: &SimOptions, random: &mut Random) -> Call {
+        let ranks = options.ranks;
+        let blocks = if row.collective.has_blocks() { ranks } else { 1 };
+        let most = 3 + 40 * options.window_bytes / size_of::<i64>() / blocks;
         let count = match random.below(10) {
             0 => 0,
             1..=3 => random.below(9) as usize,
             4..=8 => random.below(2000) as usize,
             _ => 80_000 / ranks,
         };
-        Call { row, count, root: random.below(ranks as u64) as usize }
+        Call { row, count: count.min(most), root: random.below(ranks as u64) as usize }
     }
 
     pub fn start(&self, comm: &Communicator, number: usize, n: usize) -> Result<Started> {

@@ -1,19 +1,21 @@
 //! A TCP link beside bare sockets over loopback: rates on 1, 2 and 4 streams, and the round trip of eight bytes.
 //!
-//! `cargo run --release -p paceline-transport --example tcp_rate`. Link and bare sockets take turns, and each line
-//! gives the best of all turns and the ratio, since loopback's rate drifts more than the two differ.
+//! `cargo run --release -p paceline-transport --example tcp_rate`. First both ends take turns in one thread, which shows
+//! what the calls cost even if the cores are busy (with ` -- alone` that is all); then they run in two threads. Link and
+//! bare sockets alternate, since loopback's rate drifts more than the two differ; lines give the median in one thread,
+//! and the best of all turns in two.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use paceline_transport::tcp::TcpLink;
 use paceline_transport::{Channel, Stamp};
 
-const TURNS: usize = 40;
+const TURNS: usize = 30;
 const MESSAGE_BYTES: usize = 16 << 20;
 const MESSAGES: usize = 4;
-const ROUND_TRIPS: usize = 500;
+const ROUND_TRIPS: usize = 100;
 const BARE_BYTES: usize = 256 << 10;
 
 fn streams(n: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
@@ -76,6 +78,11 @@ fn bare_rate(n: usize) -> f64 {
     total as f64 / together(send, receive) / 1e9
 }
 
+fn links(n: usize) -> (TcpLink, TcpLink) {
+    let (near, far) = streams(n);
+    (TcpLink::new(near).expect("a link"), TcpLink::new(far).expect("a link"))
+}
+
 fn send_all(link: &mut TcpLink, message: &[u8]) {
     let mut sent = 0;
     while sent < message.len() {
@@ -84,8 +91,7 @@ fn send_all(link: &mut TcpLink, message: &[u8]) {
 }
 
 fn link_rate(n: usize, into_place: bool) -> f64 {
-    let (near, far) = streams(n);
-    let (mut near, mut far) = (TcpLink::new(near).expect("a link"), TcpLink::new(far).expect("a link"));
+    let (mut near, mut far) = links(n);
     let (source, mut target) = (vec![1; MESSAGE_BYTES], vec![0; MESSAGE_BYTES]);
     let send = || (0..MESSAGES).for_each(|_| send_all(&mut near, &source));
     let receive = || {
@@ -123,9 +129,8 @@ fn bare_round_trip(blocking: bool) -> f64 {
 }
 
 fn link_round_trip(n: usize) -> f64 {
-    let (near, far) = streams(n);
-    let run = |streams: Vec<TcpStream>, first: bool| {
-        let mut link = TcpLink::new(streams).expect("a link");
+    let (near, far) = links(n);
+    let run = |mut link: TcpLink, first: bool| {
         for round in 0..2 * ROUND_TRIPS {
             if (round % 2 == 0) == first {
                 send_all(&mut link, &[1; 8]);
@@ -134,10 +139,51 @@ fn link_round_trip(n: usize) -> f64 {
                 link.advance(8);
             }
         }
-        // The peer may not have read the last bytes.
-        std::thread::sleep(Duration::from_millis(1));
     };
     together(|| run(near, true), || run(far, false)) / ROUND_TRIPS as f64 * 1e6
+}
+
+/// One message there and one back over bare sockets, both ends in this thread: microseconds.
+fn bare_alone(ends: &mut [TcpStream; 2], source: &[u8], target: &mut [u8]) -> f64 {
+    let start = Instant::now();
+    for direction in 0..2 {
+        let (mut sent, mut came) = (0, 0);
+        while came < source.len() {
+            if sent < source.len() {
+                sent += moved(ends[direction].write(&source[sent..]));
+            }
+            came += moved(ends[1 - direction].read(&mut target[came..]));
+        }
+    }
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+/// The same over a link, read with `recv_into` or, without a target, with `head` and `advance`.
+fn link_alone(ends: &mut [TcpLink; 2], source: &[u8], mut target: Option<&mut [u8]>) -> f64 {
+    let start = Instant::now();
+    for direction in 0..2 {
+        let (mut sent, mut came) = (0, 0);
+        while came < source.len() {
+            if sent < source.len() {
+                let accepted = ends[direction].send(Channel(1), Stamp::default(), &source[sent..]);
+                sent += accepted.expect("a link").unwrap_or(0);
+            }
+            let far = &mut ends[1 - direction];
+            if let Some(target) = &mut target {
+                came += far.recv_into(&mut target[came..]).expect("a link");
+            } else if let Some(head) = far.head().expect("a link") {
+                let bytes = std::hint::black_box(head.bytes).len();
+                far.advance(bytes);
+                came += bytes;
+            }
+        }
+    }
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn best(values: &[f64], better: fn(f64, f64) -> f64) -> f64 {
@@ -145,6 +191,38 @@ fn best(values: &[f64], better: fn(f64, f64) -> f64) -> f64 {
 }
 
 fn main() {
+    in_one_thread();
+    if std::env::args().nth(1).as_deref() != Some("alone") {
+        rates();
+        round_trips();
+    }
+}
+
+fn in_one_thread() {
+    for bytes in [8, 4096, 64 << 10, 512 << 10, 4 << 20] {
+        let (source, mut target) = (vec![1; bytes], vec![0; bytes]);
+        let (near, far) = streams(1);
+        let mut bare = [near, far].map(|streams| streams.into_iter().next().expect("one"));
+        let mut ends = [1, 4, 1].map(|n| <[TcpLink; 2]>::from(links(n)));
+        let mut times: [Vec<f64>; 4] = Default::default();
+        for _ in 0..(64 << 20) / (bytes + (64 << 10)) {
+            times[0].push(bare_alone(&mut bare, &source, &mut target));
+            times[1].push(link_alone(&mut ends[0], &source, Some(&mut target)));
+            times[2].push(link_alone(&mut ends[1], &source, Some(&mut target)));
+            times[3].push(link_alone(&mut ends[2], &source, None));
+        }
+        let [bare, one, four, head] = times.map(|mut times| median(&mut times));
+        println!(
+            "{bytes} bytes and back, one thread: bare {bare:.2} us, recv_into {one:.2} ({:.2} of bare), on 4 streams \
+             {four:.2} ({:.2}), head {head:.2} ({:.2})",
+            one / bare,
+            four / bare,
+            head / bare
+        );
+    }
+}
+
+fn rates() {
     for n in [1, 2, 4] {
         let turns: Vec<[f64; 3]> =
             (0..TURNS).map(|_| [bare_rate(n), link_rate(n, true), link_rate(n, false)]).collect();
@@ -155,6 +233,9 @@ fn main() {
             in_buffer / bare
         );
     }
+}
+
+fn round_trips() {
     let turns: Vec<[f64; 4]> = (0..TURNS)
         .map(|_| [bare_round_trip(false), link_round_trip(1), link_round_trip(4), bare_round_trip(true)])
         .collect();

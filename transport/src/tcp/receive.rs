@@ -18,10 +18,10 @@ use super::frame::{self, Frame};
 use super::socket::{self, End, Moved};
 use crate::link::{Head, LinkError};
 
-/// Bytes read along with a header when the payload probably goes through the buffer.
-const EAGER_BYTES: usize = 64 << 10;
+/// Bytes read along with a header when the payload probably goes through the buffer: a short cut's whole frame.
+const EAGER_BYTES: usize = 128 << 10;
 /// Bytes read along with a header when the payload probably goes straight into place.
-const SHY_BYTES: usize = 4 << 10;
+const SHY_BYTES: usize = 8 << 10;
 /// What `head` shows of a frame if it is there, so that a reader who takes whole elements never starves.
 const WHOLE_BYTES: usize = 64;
 

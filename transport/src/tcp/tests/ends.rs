@@ -32,8 +32,11 @@ fn drain(link: &mut TcpLink) -> (usize, usize, String) {
 
 const CLOSED: &str = "the connection was closed by the peer";
 
+/// On which stream, what.
+type Writes<'a> = &'a [(usize, &'a [u8])];
+
 /// Writes to the streams as a peer would, closes them, and asserts what the reader makes of it.
-fn check(writes: &[(usize, &[u8])], want: (usize, usize, &str)) {
+fn check(writes: Writes<'_>, want: (usize, usize, &str)) {
     let (mut near, far) = streams(V4, 2, None);
     let mut far = TcpLink::new(far).unwrap();
     for &(lane, bytes) in writes {
@@ -49,7 +52,7 @@ fn check(writes: &[(usize, &[u8])], want: (usize, usize, &str)) {
 #[test]
 fn the_peer_leaves_or_talks_nonsense() {
     let frame = |sequence, bytes: usize| [&header(sequence, bytes as u32)[..], &vec![7; bytes]].concat();
-    let rows: &[(&[(usize, &[u8])], _)] = &[
+    let rows: &[(Writes<'_>, _)] = &[
         (&[], (0, 0, CLOSED)),
         (&[(0, &frame(0, 10))], (10, 1, CLOSED)),
         (&[(0, &frame(0, 0))], (0, 1, CLOSED)),

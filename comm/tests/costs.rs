@@ -110,7 +110,7 @@ Written by `PACELINE_UPDATE=1 cargo test -p paceline-comm --test costs` from the
 For each number of ranks *n*: latencies one after another, messages on the longest path, what passes the busiest port
 on it, and what is folded on it; the last two in units of the whole message (the vector, or all ranks' blocks together).
 The time is `latencies * latency_s + messages * message_s + bytes * (sent * byte_s + folded * fold_byte_s)`, as
-`schedule/cost.rs` explains; it is compared with a clock over the programs for n = 2 to 64. *Uneven* says whether blocks
+`comm/src/schedule/cost` explains; it is compared with a clock over the programs for n = 2 to 64. *Uneven* says whether blocks
 may differ in length, where there are blocks; *scratch* how many chunks a rank needs at most for n = 8. What is cheapest
 is at the end.
 ",
@@ -119,11 +119,10 @@ is at the end.
         if rows_for(collective).next().is_none() {
             continue;
         }
-        write!(
-            page,
-            "\n## {collective}\n\n| Algorithm | What it does | n = 2 | n = 8 | n = 12 | n = 64 | Chunks | Scratch | Uneven | In place | Source |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
-        )
-        .expect("a string takes everything");
+        let heads = ["Algorithm", "What it does", "n = 2", "n = 8", "n = 12", "n = 64"];
+        let heads = [&heads[..], &["Chunks", "Scratch", "Uneven", "In place", "Source"][..]].concat();
+        write!(page, "\n## {collective}\n\n| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()))
+            .expect("a string takes everything");
         for row in rows_for(collective) {
             let cost = |n: u32| {
                 let work = row.work(n);
@@ -135,15 +134,11 @@ is at the end.
             let scratch = row.programs(8, 0).iter().map(|program| program.scratch).max().unwrap_or(0);
             let [two, eight, twelve, many] = [2, 8, 12, 64].map(cost);
             let Row { name, summary, source, .. } = row;
-            let of_blocks =
-                (row.chunks)(8) == 8 && (row.chunks)(1) == 1 && !matches!(collective, Collective::AllReduce);
-            let uneven = if of_blocks { yes(row.uneven) } else { "-" };
+            let uneven = if collective.has_blocks() { yes(row.uneven) } else { "-" };
             let in_place = yes(row.in_place);
-            writeln!(
-                page,
-                "| `{name}` | {summary} | {two} | {eight} | {twelve} | {many} | {chunks} | {scratch} | {uneven} | {in_place} | {source} |"
-            )
-            .expect("a string takes everything");
+            let what = format!("`{name}` | {summary} | {two} | {eight} | {twelve} | {many}");
+            writeln!(page, "| {what} | {chunks} | {scratch} | {uneven} | {in_place} | {source} |")
+                .expect("a string takes everything");
         }
     }
     cheapest(&mut page);
@@ -153,9 +148,12 @@ is at the end.
 /// What is cheapest at each size, for one network.
 fn cheapest(page: &mut String) {
     page.push_str(
-        "\n## The cheapest\n\nIn one piece, between hosts with a latency of 5 us, 0.5 us for each message, 10 GB/s, and \
-         20 GB/s for folds and copies; out of place. Longer messages go in slices, which favours trees and chains: \
-         `Work::seconds_in_slices`.\n",
+        "
+## The cheapest
+
+In one piece, between hosts with a latency of 5 us, 0.5 us for each message, 10 GB/s, and 20 GB/s for folds and copies;
+out of place. Longer messages go in slices, which favours trees and chains: `Work::seconds_in_slices`.
+",
     );
     let sizes = [
         (8, "8 B"),

@@ -3,7 +3,7 @@
 use paceline_comm::algorithm::{ROWS, Row, row};
 use paceline_comm::collective::Collective;
 use paceline_comm::schedule::Program;
-use paceline_comm::schedule::check::{Mode, prove, prove_row};
+use paceline_comm::schedule::check::{Mode, prove};
 
 /// All roots for few ranks; for many, those next to the ends, in the middle, and one that is nothing in particular.
 fn roots(has_root: bool, n: u32) -> Vec<u32> {
@@ -22,7 +22,7 @@ fn prove_all(sizes: impl Iterator<Item = u32> + Clone) {
     for row in ROWS {
         for n in sizes.clone().filter(|n| (row.fits)(*n)) {
             for root in roots(row.collective.has_root(), n) {
-                if let Err((mode, error)) = prove_row(row, n, root) {
+                if let Err((mode, error)) = row.prove(n, root) {
                     failures.push(format!("{} {}, n = {n}, root {root}, {mode:?}: {error}", row.collective, row.name));
                 }
             }
@@ -66,7 +66,7 @@ fn levels_of_every_group_size() {
 fn a_ring_of_256_is_proved_in_seconds() {
     let ring = row(Collective::AllReduce, "ring").expect("there is a ring");
     let start = std::time::Instant::now();
-    let proof = prove_row(ring, 256, 0).expect("the ring is right");
+    let proof = ring.prove(256, 0).expect("the ring is right");
     assert_eq!((proof.n_rounds, proof.n_messages), (510, 256 * 510));
     println!("a ring of 256, out of place and in place: {:?}", start.elapsed());
     assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());

@@ -45,8 +45,8 @@ fn given(rank: Rank, (held, kept): (u32, u32), n_summed: u32, n: u32) -> impl It
     })
 }
 
-/// Writes the reduce-scatter; `sums` says where the partial sums of a run of blocks are kept, `last` those of block `me`
-/// in the last round.
+/// Writes the reduce-scatter. `sums` says where the partial sums of a run of blocks are kept; `last` is where those of
+/// block `me` end.
 fn reduce_scatter_with(p: &mut Program, sums: impl Fn(u32, u32) -> Span, last: Span) {
     let n = p.size;
     let mut n_summed = 0;

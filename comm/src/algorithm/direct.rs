@@ -3,14 +3,14 @@
 //! Reductions gather all contributions in scratch and fold them in one pass, in rank order, so that narrow floats are
 //! rounded once and every rank folds in the same order.
 //!
-//! The reduce-scatter for n = 3:
+//! The reduce for n = 3:
 //!
 //! ```text
-//! reduce_scatter direct
-//! ranks 3 root 0 chunks 3
-//!      | 0                                  | 1                                  | 2                                  |
-//!    0 | i1>1 i2>2 s1[0]<1 s2[0]<2 s0[0]=i0 | i2>2 i0>0 s2[1]<2 s0[1]<0 s1[1]=i1 | i0>0 i1>1 s0[2]<0 s1[2]<1 s2[2]=i2 |
-//!    1 | 0=s0[0]*3                          | 0=s0[1]*3                          | 0=s0[2]*3                          |
+//! reduce direct
+//! ranks 3 root 0 chunks 1
+//!      | 0                        | 1    | 2    |
+//!    0 | s1[0]<1 s2[0]<2 s0[0]=i0 | i0>0 | i0>0 |
+//!    1 | 0=s0[0]*3                |      |      |
 //! ```
 
 use crate::schedule::Step::{Copy, Recv, Reduce, Send};

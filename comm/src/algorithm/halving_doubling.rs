@@ -1,8 +1,8 @@
 //! Halving and doubling (Rabenseifner): log₂ n rounds that halve what is exchanged, then log₂ n that double it.
 //!
-//! Rabenseifner: "Optimization of Collective Reduction Operations", 2004. Bandwidth-optimal for powers of two. For other
-//! n the ranks beyond the core exchange halves with their neighbours first, which costs one and a half vectors more;
-//! `circulant` does not have that cost.
+//! Rabenseifner: "Optimization of Collective Reduction Operations", 2004. Bandwidth-optimal for powers of two. For
+//! other n the ranks beyond the core exchange halves with their neighbours before and get the whole result after, which
+//! costs two more messages' time; `circulant` does not have that cost.
 //!
 //! The all-reduce for n = 4:
 //!

@@ -18,6 +18,7 @@ mod pairwise;
 mod recursive_doubling;
 mod ring;
 mod row;
+mod scatter_ring;
 mod tree;
 mod two_level;
 
@@ -87,6 +88,8 @@ pub static ROWS: &[Row] = &[
     Row::new(Broadcast, "binomial", binomial::broadcast, binomial::broadcast_work)
         .chunks(one)
         .about("down a binomial tree", THAKUR),
+    Row::new(Broadcast, "scatter_ring", scatter_ring::broadcast, scatter_ring::broadcast_work)
+        .about("the root deals out chunks, which go around a ring", "Barnett et al. 1994"),
     Row::new(Broadcast, "direct", direct::broadcast, direct::broadcast_work)
         .chunks(one)
         .about("the root sends to everyone", FOLKLORE),

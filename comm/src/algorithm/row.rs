@@ -1,6 +1,7 @@
 //! What the table says of an algorithm, and the programs that follow from it.
 
 use crate::collective::Collective;
+use crate::schedule::check::{CheckError, Mode, Proof, prove};
 use crate::schedule::cost::{Costs, Load, Work};
 use crate::schedule::{Program, Rank, Step, input, output};
 
@@ -31,7 +32,8 @@ pub struct Row {
 
 impl Row {
     /// A row that fits any number of ranks, works in place, and has one chunk per rank.
-    pub(super) const fn new(
+    #[must_use]
+    pub const fn new(
         collective: Collective,
         name: &'static str,
         write: fn(&mut Program),
@@ -48,22 +50,32 @@ impl Row {
     }
 
     /// The same row with another number of chunks.
-    pub(super) const fn chunks(self, chunks: fn(u32) -> u32) -> Row {
+    #[must_use]
+    pub const fn chunks(self, chunks: fn(u32) -> u32) -> Row {
         Row { chunks, ..self }
     }
 
+    /// The same row for some numbers of ranks only.
+    #[must_use]
+    pub const fn fits(self, fits: fn(u32) -> bool) -> Row {
+        Row { fits, ..self }
+    }
+
     /// The same row for blocks of one length only.
-    pub(super) const fn even_only(self) -> Row {
+    #[must_use]
+    pub const fn even_only(self) -> Row {
         Row { uneven: false, ..self }
     }
 
     /// The same row for calls out of place only.
-    pub(super) const fn out_of_place_only(self) -> Row {
+    #[must_use]
+    pub const fn out_of_place_only(self) -> Row {
         Row { in_place: false, ..self }
     }
 
     /// The same row with its summary and its source.
-    pub(super) const fn about(self, summary: &'static str, source: &'static str) -> Row {
+    #[must_use]
+    pub const fn about(self, summary: &'static str, source: &'static str) -> Row {
         Row { summary, source, ..self }
     }
 
@@ -97,6 +109,25 @@ impl Row {
     #[must_use]
     pub fn programs(&self, size: u32, root: Rank) -> Vec<Program> {
         (0..size).map(|me| self.program(me, size, root)).collect()
+    }
+
+    /// Proves the row for `n` ranks and a root, in every mode that it declares.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove`]; with the mode in which it failed.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::program`].
+    pub fn prove(&self, n: u32, root: Rank) -> Result<Proof, (Mode, CheckError)> {
+        let programs = self.programs(n, root);
+        let prove_in = |in_place| {
+            let mode = Mode { in_place, uneven: self.uneven };
+            prove(self.collective, &programs, mode).map_err(|error| (mode, error))
+        };
+        let proof = prove_in(false)?;
+        if self.in_place { prove_in(true) } else { Ok(proof) }
     }
 
     /// What the row costs for `n` ranks.

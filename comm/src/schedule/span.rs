@@ -16,7 +16,8 @@ pub enum Buffer {
 /// Chunks are numbers, not bytes, so that one program serves every size and element type. Which bytes a chunk of the
 /// input or output is follows from the call. A chunk of scratch is a slot wide enough for any chunk; what it holds is
 /// as long as chunk `like` of the message (the slots of a run hold chunks `like`, `like + 1`, ..., packed from the
-/// first slot's start). In the input and output `like` equals `first`.
+/// first slot's start). In the input and output `like` equals `first`. Where a rank has a single block, its number is 0
+/// there and its length that of the rank's own block; in an all-to-all a slot is as long as a block of the output.
 ///
 /// A part of a run of scratch is addressed by `skip`: the run that starts at slot `first` holds chunks `like - skip`,
 /// `like - skip + 1`, ..., packed, and the span is what follows the first `skip` of them. Its first byte is therefore

@@ -9,10 +9,21 @@ use crate::schedule::{Buffer, Rank, Step};
 pub struct CheckError {
     /// The rank whose program is wrong, or shows that another one is.
     pub rank: Rank,
-    /// The round and the step, where one is to blame.
-    pub at: Option<(usize, usize, Step)>,
+    /// The step that is to blame, where one is.
+    pub at: Option<Box<Place>>,
     /// What is wrong.
     pub fault: Fault,
+}
+
+/// A step of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The round, from 0.
+    pub round: usize,
+    /// The step in the round, from 0.
+    pub index: usize,
+    /// The step itself.
+    pub step: Step,
 }
 
 /// What is wrong.
@@ -75,7 +86,7 @@ pub enum Fault {
 impl Display for CheckError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.rank)?;
-        if let Some((round, index, step)) = &self.at {
+        if let Some(Place { round, index, step }) = self.at.as_deref() {
             write!(f, ", round {round}, step {index} ({step})")?;
         }
         write!(f, ": {}", self.fault)

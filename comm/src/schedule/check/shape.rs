@@ -98,15 +98,10 @@ impl Shape {
 
     /// Whether all chunks are equally long. Vectors are never taken to be: their length need not be a multiple.
     pub fn is_even(&self) -> bool {
-        use Collective as C;
-        match self.collective {
-            C::AllReduce | C::Reduce | C::Broadcast => false,
-            C::Barrier => true,
-            _ => !self.mode.uneven,
-        }
+        self.collective == Collective::Barrier || self.collective.has_blocks() && !self.mode.uneven
     }
 
-    /// The chunk that the run of scratch which the span is part of begins with. Of no meaning when all are equally long.
+    /// The chunk that the span's run of scratch begins with; of no meaning when all chunks are equally long.
     pub fn base(&self, span: Span) -> u32 {
         if self.is_even() { 0 } else { span.like - span.skip }
     }

@@ -1,7 +1,8 @@
 //! What a chunk can hold, as symbols: nothing known, a rank's contribution, or a fold of contributions.
 //!
 //! Equal folds get equal numbers, so that comparing two whole trees of additions is comparing two numbers. The operands
-//! of a fold of two are not ordered: the operators commute, bit for bit. A fold of many runs in one pass keeps its order.
+//! of a fold of two are not ordered: the operators commute, bit for bit. A fold of many runs in one pass keeps its
+//! order.
 
 use super::fault::Fault;
 use crate::schedule::Rank;

@@ -26,8 +26,9 @@ impl std::error::Error for ParseError {}
 /// The programs that a drawing shows, in the order of its columns.
 ///
 /// The format is that of [`draw`](super::draw). Blank lines and what follows a `#` are left out; how wide a column is
-/// does not matter; an empty cell is no round. Nothing is promised of the programs: [`prove`](super::super::check::prove)
-/// says whether they do anything sensible. The memory taken is proportional to the text.
+/// does not matter; an empty cell is no round. Nothing is promised of the programs:
+/// [`prove`](crate::schedule::check::prove) says whether they do anything sensible. The memory taken is proportional to
+/// the text.
 ///
 /// ```
 /// use paceline_comm::collective::Collective;

@@ -42,7 +42,8 @@ pub fn floats<C: Comm>(comm: &C, own: &[f64]) -> Result<Vec<Vec<f64>>, CommError
 ///
 /// Whatever the library reports.
 pub fn texts<C: Comm>(comm: &C, own: &str, len: usize) -> Result<Vec<String>, CommError> {
-    let mut bytes = own.as_bytes()[..own.floor_char_boundary(len)].to_vec();
+    let end = (0..=len.min(own.len())).rev().find(|at| own.is_char_boundary(*at)).unwrap_or(0);
+    let mut bytes = own.as_bytes()[..end].to_vec();
     bytes.resize(len.next_multiple_of(8), 0);
     let own: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
     let text = |words: Vec<u64>| {

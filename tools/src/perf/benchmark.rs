@@ -1,6 +1,6 @@
 //! The eleven tests, one row each: what is called, how the elements lie, and what counts as bandwidth.
 
-use paceline_comm::collective::Collective;
+use paceline_comm::Collective;
 
 use super::layout::{self, Ask, Layout};
 
@@ -21,8 +21,6 @@ pub struct Benchmark {
     pub reduces: bool,
     /// Whether there is a root.
     pub rooted: bool,
-    /// Whether results in place are checked. What nccl-tests does not check prints `N/A`, as there.
-    pub checked_in_place: bool,
     /// Whether the number of ranks has to be a power of two.
     pub power_of_two: bool,
 }
@@ -56,7 +54,6 @@ const BASE: Benchmark = Benchmark {
     moved: one,
     reduces: true,
     rooted: false,
-    checked_in_place: true,
     power_of_two: false,
 };
 
@@ -107,18 +104,12 @@ pub const ALLTOALL: Benchmark = Benchmark {
     name: "alltoall_perf",
     action: Action::Collective(Collective::AllToAll),
     layout: layout::alltoall,
-    checked_in_place: false,
     ..MOVES
 };
 
 /// All-to-all with counts that differ by pair.
-pub const ALLTOALLV: Benchmark = Benchmark {
-    name: "alltoallv_perf",
-    action: Action::AllToAllV,
-    layout: layout::alltoallv,
-    checked_in_place: false,
-    ..MOVES
-};
+pub const ALLTOALLV: Benchmark =
+    Benchmark { name: "alltoallv_perf", action: Action::AllToAllV, layout: layout::alltoallv, ..MOVES };
 
 /// Gather.
 pub const GATHER: Benchmark = Benchmark {
@@ -139,14 +130,8 @@ pub const SCATTER: Benchmark = Benchmark {
 };
 
 /// Send and receive around a ring.
-pub const SENDRECV: Benchmark = Benchmark {
-    name: "sendrecv_perf",
-    action: Action::Ring,
-    layout: layout::sendrecv,
-    bus_factor: one,
-    checked_in_place: false,
-    ..MOVES
-};
+pub const SENDRECV: Benchmark =
+    Benchmark { name: "sendrecv_perf", action: Action::Ring, layout: layout::sendrecv, bus_factor: one, ..MOVES };
 
 /// All-gather on a hypercube. Its algorithm bandwidth counts what a rank receives.
 pub const HYPERCUBE: Benchmark = Benchmark {

@@ -1,9 +1,8 @@
 //! Small facts from every rank to every rank, by the communicator itself.
 
-use paceline_comm::collective::Collective;
-use paceline_comm::reduce::{DataType, ReduceOp};
+use paceline_comm::{Buffers, Collective, DataType, Request};
 
-use super::comm::{Buffers, Comm, CommError, Request};
+use super::comm::{Comm, CommError};
 
 /// Every rank's words, in rank order. All ranks bring equally many.
 ///
@@ -13,15 +12,8 @@ use super::comm::{Buffers, Comm, CommError, Request};
 pub fn words<C: Comm>(comm: &C, own: &[u64]) -> Result<Vec<Vec<u64>>, CommError> {
     let input: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut output = vec![0; input.len() * comm.size()];
-    comm.run(Request {
-        collective: Collective::AllGather,
-        data_type: DataType::U64,
-        op: ReduceOp::Sum,
-        root: 0,
-        count: own.len(),
-        buffers: Buffers::Separate { input: &input, output: &mut output },
-        counts: None,
-    })?;
+    let buffers = Buffers::Separate { input: &input, output: &mut output };
+    comm.run(Request::new(Collective::AllGather, DataType::U64, own.len(), buffers))?;
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     Ok(output.chunks(input.len().max(1)).map(|rank| rank.chunks(8).map(word).collect()).collect())
 }

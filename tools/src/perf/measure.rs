@@ -1,5 +1,6 @@
 //! The clock: operations back to back, and nothing else inside the time.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -18,7 +19,7 @@ pub struct Timing {
     pub iterations: Vec<f64>,
 }
 
-/// Times what `start` does, which gets the number of the operation and runs it to its end.
+/// Times what `start` does, which gets the numbers of operations and runs them to their end.
 ///
 /// One operation runs before the clock does, and a barrier lets all ranks begin together. Then the iterations follow one
 /// another. A barrier after each operation counts; a barrier after each iteration doesn't, and then the time is the sum
@@ -30,23 +31,26 @@ pub struct Timing {
 pub fn time<C: Comm>(
     comm: &C,
     options: &Options,
-    mut start: impl FnMut(usize) -> Result<(), CommError>,
+    mut start: impl FnMut(Range<usize>) -> Result<(), CommError>,
 ) -> Result<Timing, CommError> {
     let (n, each) = (options.iterations, options.aggregated);
     let outside = options.blocking == Blocking::BarrierOutside;
     let alone = outside || options.per_iteration.is_some();
     let mut iterations = Vec::with_capacity(if alone { n } else { 0 });
-    start(0)?;
+    start(0..1)?;
     comm.barrier()?;
     let cpu = if options.cpu_time { thread_time() } else { Duration::ZERO };
     let begun = Instant::now();
     let mut mark = begun;
     for iteration in 0..n {
-        for operation in iteration * each..(iteration + 1) * each {
-            start(operation)?;
-            if options.blocking == Blocking::BarrierEach {
+        let operations = iteration * each..(iteration + 1) * each;
+        if options.blocking == Blocking::BarrierEach {
+            for operation in operations {
+                start(operation..operation + 1)?;
                 comm.barrier()?;
             }
+        } else {
+            start(operations)?;
         }
         if alone {
             let now = Instant::now();

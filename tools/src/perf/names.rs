@@ -1,6 +1,6 @@
 //! What nccl-tests calls the element types and operators, in its order.
 
-use paceline_comm::reduce::DataType;
+use paceline_comm::DataType;
 
 /// An element type with its name and width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -238,7 +238,7 @@ fn devices<C: Comm>(ends: &Ends<'_, C>) -> Result<Vec<Device>, Failure> {
     let comm = ends.comm;
     let (rank, n) = (comm.rank(), comm.size());
     let gathered = |own: &str, len| ends.within_limit(|| collect::texts(comm, own, len));
-    let links = gathered(&comm.link((rank + 1) % n), LINK)?;
+    let links = gathered(comm.link((rank + 1) % n), LINK)?;
     let infos = gathered(&machine::processor(), INFO)?;
     let places = gathered(&comm.local_rank().to_string(), LINK)?;
     Ok((0..n)

@@ -16,7 +16,7 @@ use super::verify::{Data, hash};
 use super::workbench::{Findings, Mode, Workbench};
 
 use super::arguments::Options;
-use paceline_comm::reduce::ReduceOp;
+use paceline_comm::ReduceOp;
 
 /// What the rows add up to.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -83,10 +83,9 @@ impl<'a> Bench<'a> {
     /// Whatever ends the run early.
     pub fn warm_up<C: Comm>(&mut self, ends: &Ends<'_, C>, series: Series, bytes: u64) -> Result<(), Failure> {
         let operation = self.operation(ends.comm, series, bytes);
-        let shifts = self.shifts(&operation);
+        let mut each = 0..self.options.warm_ups;
         ends.within_limit(|| {
-            (0..self.options.warm_ups)
-                .try_for_each(|i| self.workbench.run(ends.comm, &operation, Mode::OutOfPlace, shifts.of(i)))
+            each.try_for_each(|i| self.workbench.run(ends.comm, &operation, Mode::OutOfPlace, i..i + 1))
         })
     }
 
@@ -126,14 +125,14 @@ impl<'a> Bench<'a> {
         totals: &mut Totals,
     ) -> Result<Half, Failure> {
         let Bench { options, benchmark, devices, .. } = *self;
-        let (comm, shifts) = (ends.comm, self.shifts(operation));
+        let comm = ends.comm;
         let size = (operation.layout.size * operation.element) as u64;
         if options.checks > 0 {
             self.workbench.prepare(operation, &self.data, comm.rank(), mode);
             self.workbench.arm_all();
         }
         let timing = ends.within_limit(|| {
-            measure::time(comm, options, |iteration| self.workbench.run(comm, operation, mode, shifts.of(iteration)))
+            measure::time(comm, options, |numbers| self.workbench.run(comm, operation, mode, numbers))
         })?;
         let outside = if options.checks > 0 { self.workbench.check_all() } else { Findings::default() };
         let gathered = |own: &[f64]| ends.within_limit(|| collect::floats(comm, own));
@@ -165,18 +164,15 @@ impl<'a> Bench<'a> {
         if self.options.checks == 0 {
             return Ok(None);
         }
-        let checked = mode == Mode::OutOfPlace || self.benchmark.checked_in_place;
         let mut findings = outside;
         let mut wrong = 0;
-        for _ in 0..if checked { self.options.checks } else { 1 } {
-            if checked {
-                self.checked += 1;
-                let seed = hash::of(FILL_SEED, self.checked, 1);
-                let data = Data::new(series.type_name.data_type, series.operator, comm.size(), seed);
-                self.workbench.prepare(operation, &data, comm.rank(), mode);
-                ends.within_limit(|| self.workbench.run(comm, operation, mode, 0))?;
-                findings.join(self.workbench.check(operation, &data, comm.rank(), mode));
-            }
+        for _ in 0..self.options.checks {
+            self.checked += 1;
+            let seed = hash::of(FILL_SEED, self.checked, 1);
+            let data = Data::new(series.type_name.data_type, series.operator, comm.size(), seed);
+            self.workbench.prepare(operation, &data, comm.rank(), mode);
+            ends.within_limit(|| self.workbench.run(comm, operation, mode, 0..1))?;
+            findings.join(self.workbench.check(operation, &data, comm.rank(), mode));
             let ranks = ends.within_limit(|| collect::words(comm, &[findings.wrong]))?;
             totals.out_of_bounds += ranks.iter().filter(|words| words[0] > 0).count() as u64;
             wrong = ranks.iter().map(|words| words[0]).sum();
@@ -185,7 +181,7 @@ impl<'a> Bench<'a> {
                 break;
             }
         }
-        Ok((checked || wrong > 0).then_some(wrong))
+        Ok(Some(wrong))
     }
 
     /// Says on standard error what is wrong, for the first few findings.
@@ -212,31 +208,14 @@ impl<'a> Bench<'a> {
         let ask = Ask { rank, n: comm.size(), root, bytes, element, traffic: &self.environment.traffic };
         Operation {
             action: self.benchmark.action,
+            rank,
+            n: comm.size(),
             data_type: series.type_name.data_type,
             element,
             op: series.operator.map_or(ReduceOp::Sum, |_| self.data.reduce_op(rank)),
             root,
             layout: (self.benchmark.layout)(&ask),
         }
-    }
-
-    fn shifts(&self, operation: &Operation) -> Shifts {
-        let bytes = operation.layout.size * operation.element;
-        Shifts { bytes, places: (self.workbench.capacity() / bytes.max(1)).max(1) }
-    }
-}
-
-/// Where in the buffers each operation works: one after the other through all of them, so that no message comes from a
-/// cache just because the one before was the same.
-#[derive(Clone, Copy, Debug)]
-struct Shifts {
-    bytes: usize,
-    places: usize,
-}
-
-impl Shifts {
-    fn of(self, operation: usize) -> usize {
-        self.bytes * (operation % self.places)
     }
 }
 
@@ -277,11 +256,5 @@ mod tests {
         assert!(close(&got.times, &[3.0, 5.0]), "{got:?}");
         assert!(close(&got.by_process[0], &[2.0, 5.0]) && close(&got.by_process[1], &[3.0, 1.0]), "{got:?}");
         assert!((got.spread.min - 5.0).abs() < 1e-9, "the first is skipped: {got:?}");
-    }
-
-    #[test]
-    fn shifts_stay_inside() {
-        let shifts = Shifts { bytes: 24, places: 4 };
-        assert_eq!([0, 1, 3, 4, 7].map(|i| shifts.of(i)), [0, 24, 72, 0, 72]);
     }
 }

@@ -107,7 +107,7 @@ fn one_rank<C: Comm>(plan: &Plan, ends: Ends<'_, C>, first: &Mutex<Option<Failur
 
 /// Keeps the first failure, but rather a cause than the aborts that follow from it.
 fn note(first: &Mutex<Option<Failure>>, failure: Failure) {
-    let follows = |failure: &Failure| matches!(failure, Failure::Communication { error: CommError::Aborted(_), .. });
+    let follows = |failure: &Failure| matches!(failure, Failure::Communication { error: CommError::Follows(_), .. });
     let mut first = first.lock().unwrap_or_else(|error| error.into_inner());
     if first.as_ref().is_none_or(|known| follows(known) && !follows(&failure)) {
         *first = Some(failure);

@@ -1,5 +1,10 @@
 //! One rank's buffers and data for one operation: fill them, run on them, check them.
 
+use std::ops::Range;
+
+use paceline_comm::Buffers;
+
+use super::benchmark::Action;
 use super::buffers::{Damage, Guarded, pattern};
 use super::comm::{Comm, CommError};
 use super::layout::Holds;
@@ -11,6 +16,8 @@ const BEFORE_SEED: u64 = 0x6265_666f_7265;
 const BLOCK: usize = 1 << 16;
 
 /// Out of place or in place.
+///
+/// A ring in place has its message copied out of the way first, as `MPI_Sendrecv_replace` does; the copy counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Input and output are two buffers.
@@ -120,20 +127,76 @@ impl Workbench {
         findings
     }
 
-    /// Runs an operation `shift` bytes into the buffers.
+    /// Runs an operation as often as there are numbers, all at the same time as far as each can have bytes of its own.
+    ///
+    /// Each number has its place in the buffers, one after the other through all of them, so that no message comes from a
+    /// cache just because the one before was the same. Number 0 is where [`prepare`](Workbench::prepare) put the input.
     ///
     /// # Errors
     ///
     /// Whatever the library reports.
-    pub fn run<C: Comm>(&mut self, comm: &C, operation: &Operation, mode: Mode, shift: usize) -> Result<(), CommError> {
+    pub fn run<C: Comm>(
+        &mut self,
+        comm: &C,
+        operation: &Operation,
+        mode: Mode,
+        numbers: Range<usize>,
+    ) -> Result<(), CommError> {
+        let stride = operation.layout.size * operation.element;
+        let places = (self.capacity() / stride.max(1)).max(1);
+        let mut number = numbers.start;
+        while number < numbers.end {
+            let place = number % places;
+            let together = (numbers.end - number).min(places - place);
+            self.run_at(comm, operation, mode, place * stride, together)?;
+            number += together;
+        }
+        Ok(())
+    }
+
+    fn run_at<C: Comm>(
+        &mut self,
+        comm: &C,
+        operation: &Operation,
+        mode: Mode,
+        first: usize,
+        together: usize,
+    ) -> Result<(), CommError> {
         let (layout, element) = (&operation.layout, operation.element);
+        let (stride, input, output) = (layout.size * element, layout.input * element, layout.output * element);
+        let mode = if mode == Mode::InPlace && operation.action == Action::Ring {
+            let len = stride * together;
+            self.input.bytes_mut(first, len).copy_from_slice(self.output.bytes(first, len));
+            Mode::OutOfPlace
+        } else {
+            mode
+        };
+        if together == 1 {
+            return match mode {
+                Mode::OutOfPlace => {
+                    let (input, output) = (self.input.bytes(first, input), self.output.bytes_mut(first, output));
+                    operation.run(comm, Buffers::Separate { input, output })
+                }
+                Mode::InPlace => {
+                    let buffer = self.output.bytes_mut(first, layout.in_place() * element);
+                    operation.run(comm, Buffers::InPlace(buffer))
+                }
+            };
+        }
+        let outputs = self.output.bytes_mut(first, stride * together).chunks_mut(stride);
         match mode {
-            Mode::OutOfPlace => operation.run_separate(
-                comm,
-                self.input.bytes(shift, layout.input * element),
-                self.output.bytes_mut(shift, layout.output * element),
-            ),
-            Mode::InPlace => operation.run_in_place(comm, self.output.bytes_mut(shift, layout.in_place() * element)),
+            Mode::OutOfPlace => {
+                let inputs = self.input.bytes(first, stride * together).chunks(stride);
+                let buffers = inputs.zip(outputs).map(|(from, to)| {
+                    let (input, output) = (&from[..input], &mut to[..output]);
+                    Buffers::Separate { input, output }
+                });
+                operation.run_group(comm, buffers)
+            }
+            Mode::InPlace => {
+                let len = layout.in_place() * element;
+                operation.run_group(comm, outputs.map(|buffer| Buffers::InPlace(&mut buffer[..len])))
+            }
         }
     }
 

@@ -5,10 +5,9 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use paceline_comm::collective::Collective;
-use paceline_comm::reduce::{DataType, ReduceOp};
+use paceline_comm::{Buffers, Collective, DataType, ReduceOp, Request};
 
-use super::{Buffers, Comm, CommError, Exchange, Request};
+use super::{Comm, CommError};
 use crate::perf::verify::Data;
 use crate::perf::verify::format::{Family, Format};
 
@@ -87,7 +86,7 @@ impl Fake {
         state: std::sync::MutexGuard<'a, State>,
     ) -> Result<std::sync::MutexGuard<'a, State>, CommError> {
         match &state.aborted {
-            Some(reason) => Err(CommError::Aborted(reason.clone())),
+            Some(reason) => Err(CommError::Follows(reason.clone())),
             None => Ok(self.table.changed.wait(state).unwrap()),
         }
     }
@@ -112,12 +111,12 @@ impl Comm for Fake {
     fn pid(&self, _: usize) -> u32 {
         12345
     }
-    fn link(&self, peer: usize) -> String {
-        if peer == self.rank { "self" } else { "inproc" }.to_string()
+    fn link(&self, peer: usize) -> &'static str {
+        if peer == self.rank { "self" } else { "inproc" }
     }
 
     fn run(&self, request: Request<'_>) -> Result<(), CommError> {
-        let Request { collective, data_type, op, root, count, buffers, counts } = request;
+        let Request { collective, data_type, op, root, source, count, buffers, counts } = request;
         let user = collective != Collective::AllGather || data_type != DataType::U64;
         if self.rank == 1 && user {
             match self.fault {
@@ -172,6 +171,7 @@ impl Comm for Fake {
                     output[to..to + bytes].copy_from_slice(&inputs[r][from..from + bytes]);
                 }),
             },
+            Collective::SendRecv => output.copy_from_slice(&inputs[source]),
             Collective::Reduce | Collective::Gather => {}
             other => panic!("{other} is not a collective of the perf tools"),
         }
@@ -181,14 +181,8 @@ impl Comm for Fake {
         Ok(())
     }
 
-    fn exchange(&self, exchange: Exchange<'_>) -> Result<(), CommError> {
-        let (input, output) = match exchange.buffers {
-            Buffers::Separate { input, output } => (input.to_vec(), output),
-            Buffers::InPlace(buffer) => (buffer.to_vec(), buffer),
-        };
-        let inputs = self.meet(input)?;
-        output.copy_from_slice(&inputs[exchange.from]);
-        Ok(())
+    fn run_group(&self, requests: Vec<Request<'_>>) -> Result<(), CommError> {
+        requests.into_iter().try_for_each(|request| self.run(request))
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -260,8 +254,7 @@ fn the_fake_reduces() {
                 data.input(comm.rank(), 0, &mut input);
                 data.result(0, &mut want);
                 let buffers = Buffers::Separate { input: &input, output: &mut output };
-                let (collective, data_type, op) = (Collective::AllReduce, DataType::F32, ReduceOp::Sum);
-                comm.run(Request { collective, data_type, op, root: 0, count: 10, buffers, counts: None }).unwrap();
+                comm.run(Request::new(Collective::AllReduce, DataType::F32, 10, buffers)).unwrap();
                 assert_eq!(output, want);
             })
         })

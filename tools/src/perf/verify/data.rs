@@ -1,6 +1,6 @@
 //! The test data of one run: any rank's input, and the result of reducing all ranks' inputs.
 
-use paceline_comm::reduce::{DataType, ReduceOp};
+use paceline_comm::{DataType, ReduceOp};
 
 use super::super::names::Operator;
 use super::format::{Family, Float, Format};

@@ -2,7 +2,7 @@
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
-use paceline_comm::reduce::{DataType, ReduceOp};
+use paceline_comm::{DataType, ReduceOp};
 
 use super::format::{Family, Format};
 use super::{Data, compare, hash};

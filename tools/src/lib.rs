@@ -2,3 +2,4 @@
 
 pub mod launch;
 pub mod perf;
+pub mod rows;

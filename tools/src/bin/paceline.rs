@@ -1,0 +1,30 @@
+//! `paceline`: starts jobs and shows what the library would do.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use paceline_tools::{launch, rows};
+
+/// Collective communication between processes
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Launch(launch::arguments::Arguments),
+    Rows(rows::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Launch(arguments) => ExitCode::from(launch::main(&arguments)),
+        Command::Rows(arguments) => {
+            print!("{}", rows::text(&arguments));
+            ExitCode::SUCCESS
+        }
+    }
+}

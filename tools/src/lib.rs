@@ -1,0 +1,5 @@
+//! The command-line tools: the `*_perf` family, which speaks nccl-tests' language, and `paceline`, which starts ranks.
+
+pub mod launch;
+pub mod perf;
+pub mod rows;

@@ -17,11 +17,6 @@ pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    #[cfg(test)]
-    pub(crate) fn new(value: T) -> UnsafeCell<T> {
-        UnsafeCell(std::cell::UnsafeCell::new(value))
-    }
-
     #[inline(always)]
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())

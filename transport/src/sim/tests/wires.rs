@@ -278,7 +278,7 @@ fn profiles_are_set_per_wire_and_per_function() {
 }
 
 #[test]
-fn the_trace_has_a_line_per_event_and_forgets_the_oldest() {
+fn the_trace_has_a_line_per_event_and_busy_wire_and_forgets_the_oldest() {
     let (network, mut a, _b) = pair(|options| options.trace_events = 3);
     send_all(&mut a, 7, &[0; 4096]);
     a.notify(b"abc");
@@ -292,6 +292,8 @@ fn the_trace_has_a_line_per_event_and_forgets_the_oldest() {
             "0.000 us  0->1 3 B notice is sent",
             "10.000 us  0->1 3 B notice arrives",
             "14.096 us  0->1 channel 7 stamp 1:2 4096 B frame arrives",
+            "0->1 Open, 4096 B of the window taken, 0 items under way, 1 frames arrived, the first of channel 7 with \
+             4096 B, 1 control events unread",
         ]
     );
 }

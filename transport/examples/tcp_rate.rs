@@ -134,7 +134,9 @@ fn round_trips<T: Send>(ends: (T, T), send: fn(&mut T), receive: fn(&mut T)) -> 
 fn bare_round_trips(is_blocking: bool) -> Vec<f64> {
     let (mut near, mut far) = streams(1);
     let ends = (near.remove(0), far.remove(0));
-    [&ends.0, &ends.1].map(|stream| stream.set_nonblocking(!is_blocking).expect("a socket"));
+    for stream in [&ends.0, &ends.1] {
+        stream.set_nonblocking(!is_blocking).expect("a socket");
+    }
     let send = |stream: &mut TcpStream| assert_eq!(stream.write(&[1; 8]).expect("a socket"), 8);
     round_trips(ends, send, |stream| while moved(stream.read(&mut [0; 8])) == 0 {})
 }

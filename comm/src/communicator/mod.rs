@@ -208,7 +208,6 @@ impl Communicator {
     }
 
     /// Several calls that run as one: see [`Group`].
-    #[must_use]
     pub fn group(&self) -> Group<'_, '_> {
         Group::new(self)
     }

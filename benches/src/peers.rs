@@ -56,13 +56,13 @@ pub fn find_peers(intel: Option<&Path>) -> Vec<Peer> {
         Some(root) => found(
             Mpi {
                 name: "intel mpi",
-                launcher: root.join("bin/mpirun"),
+                launcher: root.join("bin/mpiexec.hydra"),
                 program: PathBuf::new(),
                 arguments: vec![],
                 environment: vec![
                     ("I_MPI_ROOT", root.display().to_string()),
                     ("I_MPI_FABRICS", "shm".into()),
-                    ("FI_PROVIDER_PATH", root.join("opt/mpi/libfabric/lib/prov").display().to_string()),
+                    ("FI_PROVIDER_PATH", root.join("lib").display().to_string()),
                     ("LD_LIBRARY_PATH", root.join("lib").display().to_string()),
                 ],
             },

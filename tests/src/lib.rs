@@ -1,0 +1,1 @@
+//! What the tests of paceline as a whole share.

@@ -21,3 +21,4 @@ pub use paceline_transport::rendezvous::{Rendezvous, Setup};
 pub use paceline_transport::{Environment, LinkKind, Peer};
 pub use reduce::{DataType, Element, ReduceOp};
 pub use request::{Buffers, CallOptions, Counts, Request};
+pub use select::{Explanation, Offer};

@@ -1,6 +1,9 @@
 //! The `*_perf` binaries as real processes: alone, under `paceline launch`, and with torchrun's variables.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 const ALL: [(&str, &str); 11] = [
     ("all_reduce_perf", env!("CARGO_BIN_EXE_all_reduce_perf")),
@@ -117,10 +120,10 @@ fn the_table_is_nccl_tests_table() {
     assert_eq!(lines[3..5], ["#", "# Using devices"]);
     assert!(lines[5].starts_with("#  Rank  0 Group  0 Pid ") && lines[5].contains(" device  0 ["), "{text}");
     assert!(lines[6].starts_with("#  Rank  1 Group  0 Pid ") && lines[6].contains(" device  1 ["), "{text}");
-    assert!(lines[10].starts_with("        1024           256     float     sum      -1  "), "{text}");
-    assert_eq!(lines[11], "# Out of bounds values : 0 OK");
-    assert!(lines[12].starts_with("# Avg bus bandwidth    : ") && lines[12].ends_with(' '), "{text}");
-    assert_eq!(lines[13..], ["#", "# Collective test concluded: all_reduce_perf", "#", "", ""]);
+    assert!(lines[11].starts_with("        1024           256     float     sum      -1  "), "{text}");
+    assert_eq!(lines[12], "# Out of bounds values : 0 OK");
+    assert!(lines[13].starts_with("# Avg bus bandwidth    : ") && lines[13].ends_with(' '), "{text}");
+    assert_eq!(lines[14..], ["#", "# Collective test concluded: all_reduce_perf", "#", "", ""]);
 }
 
 #[test]
@@ -130,4 +133,46 @@ fn senseless_lines_have_nccl_tests_codes() {
         assert_eq!(out.status.code(), Some(code), "{line}: {out:?}");
         assert_eq!(out.stderr.is_empty(), code == 0, "{line}: {out:?}");
     }
+}
+
+/// Runs rows for ever on three ranks, sends rank 1 a signal after the first row, and returns the launcher's exit code and
+/// everybody's complaints.
+fn with_a_signal(signal: Signal, line: &str) -> (i32, String) {
+    let words = format!("launch -n 3 --timeout 120 --grace 1 -- {} -b 8 -e 1M -f 8 -N 0 {line}", ALL[0].1);
+    let mut job = Command::new(env!("CARGO_BIN_EXE_paceline"))
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(job.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let device = lines.by_ref().find(|line| line.contains("#  Rank  1 ")).expect("a line for rank 1");
+    let pid: i32 = device.split_whitespace().skip_while(|word| *word != "Pid").nth(1).unwrap().parse().unwrap();
+    lines.by_ref().find(|line| line.contains(" float ")).expect("a row");
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    lines.for_each(drop);
+    let mut complaints = String::new();
+    job.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+    (job.wait().unwrap().code().unwrap(), complaints)
+}
+
+#[test]
+fn a_killed_rank_is_named_by_the_others() {
+    let (code, complaints) = with_a_signal(Signal::KILL, "");
+    assert_eq!(code, 137, "{complaints}");
+    assert!(complaints.contains("rank 1 (pid ") && complaints.contains("killed by SIGKILL"), "{complaints}");
+    assert!(complaints.contains("ranks 0, 2: exit code 3"), "{complaints}");
+    for rank in ["[0] all_reduce_perf: rank 0 on ", "[2] all_reduce_perf: rank 2 on "] {
+        let line = complaints.lines().find(|line| line.starts_with(rank)).unwrap_or_else(|| panic!("{complaints}"));
+        assert!(line[rank.len()..].contains("rank 1"), "{line}");
+    }
+}
+
+#[test]
+fn a_stopped_rank_runs_into_the_limit_of_a_test() {
+    let (code, complaints) = with_a_signal(Signal::STOP, "-T 1");
+    assert_eq!(code, 4, "{complaints}");
+    assert!(complaints.contains(": Test timeout (1s) all_reduce_perf"), "{complaints}");
+    assert!(complaints.contains("failed first: it ended with exit code 4"), "{complaints}");
 }

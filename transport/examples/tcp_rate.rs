@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p paceline-transport --example tcp_rate`. First both ends take turns in one thread, which shows
 //! what the calls cost even if the cores are busy (with ` -- alone` that is all); then they run in two threads. Link and
-//! bare sockets alternate, since loopback's rate drifts more than the two differ; lines give the median in one thread,
-//! and the best of all turns in two.
+//! bare sockets alternate, since loopback's rate drifts more than the two differ; lines give medians, and
+//! for rates in two threads the best of all turns.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use paceline_transport::{Channel, Stamp};
 const TURNS: usize = 30;
 const MESSAGE_BYTES: usize = 16 << 20;
 const MESSAGES: usize = 4;
-const ROUND_TRIPS: usize = 100;
+const ROUND_TRIPS: usize = 300;
 const BARE_BYTES: usize = 256 << 10;
 
 fn streams(n: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
@@ -110,37 +110,43 @@ fn link_rate(n: usize, into_place: bool) -> f64 {
     (MESSAGE_BYTES * MESSAGES) as f64 / together(send, receive) / 1e9
 }
 
-fn bare_round_trip(blocking: bool) -> f64 {
-    let (near, far) = streams(1);
-    let run = |mut stream: TcpStream, first: bool| {
-        stream.set_nonblocking(!blocking).expect("a socket");
-        let mut bytes = [1; 8];
-        for round in 0..2 * ROUND_TRIPS {
-            if (round % 2 == 0) == first {
-                assert_eq!(stream.write(&bytes).expect("a socket"), 8);
-            } else {
-                while moved(stream.read(&mut bytes)) == 0 {}
+/// Plays eight bytes to and fro between two threads; microseconds of each round trip.
+fn round_trips<T: Send>(ends: (T, T), send: fn(&mut T), receive: fn(&mut T)) -> Vec<f64> {
+    let (mut near, mut far) = ends;
+    let mut times = Vec::with_capacity(ROUND_TRIPS);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUND_TRIPS {
+                receive(&mut far);
+                send(&mut far);
             }
+        });
+        for _ in 0..ROUND_TRIPS {
+            let start = Instant::now();
+            send(&mut near);
+            receive(&mut near);
+            times.push(start.elapsed().as_secs_f64() * 1e6);
         }
-    };
-    together(|| run(near.into_iter().next().expect("one"), true), || run(far.into_iter().next().expect("one"), false))
-        / ROUND_TRIPS as f64
-        * 1e6
+    });
+    times
 }
 
-fn link_round_trip(n: usize) -> f64 {
-    let (near, far) = links(n);
-    let run = |mut link: TcpLink, first: bool| {
-        for round in 0..2 * ROUND_TRIPS {
-            if (round % 2 == 0) == first {
-                send_all(&mut link, &[1; 8]);
-            } else {
-                while link.head().expect("a link").is_none() {}
-                link.advance(8);
-            }
-        }
+fn bare_round_trips(is_blocking: bool) -> Vec<f64> {
+    let (mut near, mut far) = streams(1);
+    let ends = (near.remove(0), far.remove(0));
+    for stream in [&ends.0, &ends.1] {
+        stream.set_nonblocking(!is_blocking).expect("a socket");
+    }
+    let send = |stream: &mut TcpStream| assert_eq!(stream.write(&[1; 8]).expect("a socket"), 8);
+    round_trips(ends, send, |stream| while moved(stream.read(&mut [0; 8])) == 0 {})
+}
+
+fn link_round_trips(n: usize) -> Vec<f64> {
+    let receive = |link: &mut TcpLink| {
+        while link.head().expect("a link").is_none() {}
+        link.advance(8);
     };
-    together(|| run(near, true), || run(far, false)) / ROUND_TRIPS as f64 * 1e6
+    round_trips(links(n), |link| send_all(link, &[1; 8]), receive)
 }
 
 /// One message there and one back over bare sockets, both ends in this thread: microseconds.
@@ -194,7 +200,7 @@ fn main() {
     in_one_thread();
     if std::env::args().nth(1).as_deref() != Some("alone") {
         rates();
-        round_trips();
+        latencies();
     }
 }
 
@@ -235,13 +241,18 @@ fn rates() {
     }
 }
 
-fn round_trips() {
-    let turns: Vec<[f64; 4]> = (0..TURNS)
-        .map(|_| [bare_round_trip(false), link_round_trip(1), link_round_trip(4), bare_round_trip(true)])
-        .collect();
-    let [bare, one, four, blocking] = [0, 1, 2, 3].map(|i| best(&turns.map_column(i), f64::min));
+fn latencies() {
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for _ in 0..TURNS {
+        times[0].extend(bare_round_trips(false));
+        times[1].extend(link_round_trips(1));
+        times[2].extend(link_round_trips(4));
+        times[3].extend(bare_round_trips(true));
+    }
+    let [bare, one, four, blocking] = times.map(|mut times| median(&mut times));
     println!(
-        "8 bytes and back: bare {bare:.2} us polling ({blocking:.2} blocking), link {one:.2} ({:.2} of bare), on 4 streams {four:.2} ({:.2})",
+        "8 bytes and back: bare {bare:.2} us polling ({blocking:.2} blocking), link {one:.2} ({:.2} of bare), on 4 \
+         streams {four:.2} ({:.2})",
         one / bare,
         four / bare
     );

@@ -14,10 +14,11 @@ use std::time::Duration;
 use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, LinkKind, Peer};
 
+use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, WaitPolicy};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{CallOptions, Request};
-use crate::select::Facts;
+use crate::select::{Explanation, Facts};
 
 pub use group::Group;
 pub use work::Work;
@@ -206,6 +207,18 @@ impl Communicator {
     pub fn run(&self, request: Request<'_>) -> Result<()> {
         let prepared = self.prepare(request)?;
         self.inner.engine.run([self.activate(prepared, None)])
+    }
+
+    /// Which algorithm a call would run, and why. `bytes` is the whole message: the vector, or all ranks' blocks together.
+    ///
+    /// # Errors
+    ///
+    /// If `collective` is a message, or the wished-for algorithm doesn't exist.
+    pub fn explain(&self, collective: Collective, bytes: usize) -> Result<Explanation> {
+        if collective.is_message() {
+            return Err(Error::invalid(format!("{collective} is a message: there is nothing to choose")));
+        }
+        self.inner.facts.explain(collective, bytes, &self.options)
     }
 
     /// Ends every call under way on all ranks, and all later ones, with an error that gives `reason`.

@@ -13,33 +13,41 @@ use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
 use crate::request::{Request, Sound};
 use crate::schedule::{Program, Step, input, output};
+use crate::select::Choice;
 
 /// Plans of calls made before, newest first.
 #[derive(Default)]
 pub(super) struct Plans {
-    recent: Mutex<Vec<(PlanKey, SharedPlan)>>,
+    recent: Mutex<Vec<(PlanKey, Choice, SharedPlan)>>,
 }
 
 const PLANS_KEPT: usize = 64;
 
-/// What a plan depends on, for calls with blocks of one length.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a plan depends on, for calls with blocks of one length: the call, but for its row, and the row wished for.
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct PlanKey {
-    row: usize,
     fingerprint: Fingerprint,
+    wish: Option<String>,
 }
 
 impl Plans {
-    fn find(&self, key: &PlanKey, make: impl FnOnce() -> Plan) -> SharedPlan {
+    fn find(
+        &self,
+        fingerprint: Fingerprint,
+        wish: &Option<String>,
+        make: impl FnOnce() -> Result<(Choice, Plan)>,
+    ) -> Result<(Choice, SharedPlan)> {
         let mut recent = self.recent.lock().expect("no panic while held");
-        if let Some(place) = recent.iter().position(|(known, _)| known == key) {
+        let known = recent.iter().position(|(key, ..)| key.fingerprint == fingerprint && key.wish == *wish);
+        if let Some(place) = known {
             recent[..=place].rotate_right(1);
-            return recent[0].1.clone();
+            return Ok((recent[0].1, recent[0].2.clone()));
         }
-        let plan = Arc::new(make());
+        let (choice, plan) = make()?;
+        let plan = Arc::new(plan);
         recent.truncate(PLANS_KEPT - 1);
-        recent.insert(0, (*key, plan.clone()));
-        plan
+        recent.insert(0, (PlanKey { fingerprint, wish: wish.clone() }, choice, plan.clone()));
+        Ok((choice, plan))
     }
 }
 
@@ -72,21 +80,22 @@ impl Communicator {
             }
             _ => {}
         }
-        let choice =
-            self.inner.facts.choose(collective, sound.message_bytes, sound.fingerprint.uneven, &self.options)?;
-        let fingerprint = Fingerprint { row: choice.number as u8, ..sound.fingerprint };
-        let make = |extent: Extent| {
+        let uneven = sound.fingerprint.uneven;
+        let make = || {
+            let choice = self.inner.facts.choose(collective, sound.message_bytes, uneven, &self.options)?;
             let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
-            self.plan(collective, choice.row.name, program, kernel, data_type.size(), extent)
+            let size = data_type.size();
+            Ok((choice, self.plan(collective, choice.row.name, program, kernel, size, sound.extent.clone())))
         };
-        let plan = if sound.fingerprint.uneven {
-            Arc::new(make(sound.extent.clone()))
+        let (choice, plan) = if uneven {
+            make().map(|(choice, plan)| (choice, Arc::new(plan)))?
         } else {
-            self.inner.plans.find(&PlanKey { row: choice.number, fingerprint }, || make(sound.extent.clone()))
+            self.inner.plans.find(sound.fingerprint, &self.options.algorithm, make)?
         };
+        let fingerprint = Fingerprint { row: choice.number as u8, ..sound.fingerprint };
         let stamps = Stamps::collective(fingerprint, sound.pairs.clone());
         let mut prepared = Prepared { plan, sound, naming: Naming::Whole, stamps, own_input: None };
-        prepared.replace_input(op, choice.row);
+        prepared.replace_input(&kernel, choice.row);
         Ok(prepared)
     }
 
@@ -135,8 +144,10 @@ impl Communicator {
 
 impl Prepared {
     /// Scales the input, or copies it out of the way, where the row or the operator needs it.
-    fn replace_input(&mut self, op: ReduceOp, row: &Row) {
-        let scales = matches!(op, ReduceOp::PreMulSum(_)) && row.collective.reduces();
+    ///
+    /// The plan's own kernel may be that of an earlier call with another factor; `kernel` is this call's.
+    fn replace_input(&mut self, kernel: &Kernel, row: &Row) {
+        let scales = matches!(kernel.op(), ReduceOp::PreMulSum(_)) && row.collective.reduces();
         let moves = self.sound.in_place && !row.in_place;
         if !scales && !moves {
             return;
@@ -146,7 +157,7 @@ impl Prepared {
         if scales {
             let elements = bytes / self.plan.element_bytes;
             // SAFETY: `own` is as long as the input, which is readable for `bytes` (`Request::check`).
-            unsafe { self.plan.kernel.scale(own.as_mut_ptr(), start, elements) };
+            unsafe { kernel.scale(own.as_mut_ptr(), start, elements) };
         } else {
             // SAFETY: as above.
             own.copy_from_slice(unsafe { std::slice::from_raw_parts(start, bytes) });

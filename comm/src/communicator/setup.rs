@@ -116,7 +116,8 @@ impl Communicator {
             return Ok(self);
         }
         let links = self.inner.links.iter().flatten();
-        let mine = self.inner.facts.encode(links.copied().max().expect("there are two ranks"));
+        let slowest = links.copied().max().expect("there are two ranks");
+        let mine = self.inner.facts.encode(slowest, self.local_size());
         let mut all = vec![0u8; mine.len() * self.size()];
         let first = CallOptions { timeout: Some(timeout), algorithm: Some("bruck".into()) };
         self.with(first).all_gather(&mine, &mut all)?;

@@ -55,7 +55,7 @@ impl Arguments {
                 Err(format!("-n asks for {n} ranks and --hosts for {}", hosts.ranks()))
             }
             (_, Some(hosts)) => Ok(hosts.ranks()),
-            (Some(n), None) if 1 <= n && n <= RANKS_MAX => Ok(n),
+            (Some(n), None) if (1..=RANKS_MAX).contains(&n) => Ok(n),
             (Some(n), None) => Err(format!("-n {n}: a host takes 1 to {RANKS_MAX} ranks")),
         }
     }

@@ -68,7 +68,7 @@ fn host(text: &str) -> Result<Host, String> {
     }
     let ranks = match ranks.map(str::parse::<usize>) {
         None => 1,
-        Some(Ok(ranks)) if 1 <= ranks && ranks <= super::arguments::RANKS_MAX => ranks,
+        Some(Ok(ranks)) if (1..=super::arguments::RANKS_MAX).contains(&ranks) => ranks,
         Some(_) => return Err(format!("'{text}': a host takes 1 to {} ranks", super::arguments::RANKS_MAX)),
     };
     Ok(Host { name: name.to_string(), ranks })

@@ -219,8 +219,12 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Signals all ranks' groups, and lets those that are stopped go on, so that they get it.
     fn signal_all(&self, number: Signal) {
-        self.children.iter().for_each(|child| signal(child, number));
+        for child in &self.children {
+            signal(child, number);
+            signal(child, Signal::CONT);
+        }
     }
 
     fn reap(&mut self) {
@@ -237,8 +241,8 @@ fn wait(pid: Pid) -> Outcome {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) => {
                 return match (status.exit_status(), status.terminating_signal()) {
-                    (Some(code), _) => Outcome::Exited(code as i32),
-                    (None, Some(signal)) => Outcome::Killed(signal as i32),
+                    (Some(code), _) => Outcome::Exited(code),
+                    (None, Some(signal)) => Outcome::Killed(signal),
                     (None, None) => continue,
                 };
             }

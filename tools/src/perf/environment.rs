@@ -12,6 +12,8 @@ pub struct Environment {
     pub min_bandwidth: Option<f64>,
     /// `NCCL_TESTS_ALLTOALLV_SPREAD`, or `_MATRIX_FILE` with `_MATRIX_SCALE`: the traffic of `alltoallv_perf`.
     pub traffic: Traffic,
+    /// `NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY`: each rank's share of that traffic follows each row.
+    pub summary: bool,
 }
 
 impl Environment {
@@ -37,7 +39,8 @@ impl Environment {
             Some(path) => Traffic::read(&PathBuf::from(path), scale)?,
             None => Traffic::Spread(spread.unwrap_or(1.0)),
         };
-        Ok(Environment { min_bandwidth: float("NCCL_TESTS_MIN_BW", 0.0, 1e18)?, traffic })
+        let summary = float("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY", 0.0, 1e18)?.is_some_and(|value| value != 0.0);
+        Ok(Environment { min_bandwidth: float("NCCL_TESTS_MIN_BW", 0.0, 1e18)?, traffic, summary })
     }
 
     /// Whether an average bus bandwidth is enough; none if nothing is demanded.

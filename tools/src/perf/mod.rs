@@ -12,6 +12,7 @@ pub mod collect;
 pub mod comm;
 pub mod environment;
 pub mod failure;
+pub mod findings;
 pub mod json;
 pub mod layout;
 pub mod machine;
@@ -63,6 +64,7 @@ fn start(benchmark: Benchmark) -> Result<u8, Failure> {
         }
     };
     let environment = Environment::read(|name| std::env::var(name).ok())?;
+    crate::log::begin().map_err(Failure::Usage)?;
     let comms = comm::library::join(&options)?;
     let plan = Plan { benchmark, options, environment };
     let arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();

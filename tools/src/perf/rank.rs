@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::arguments::{Options, Root};
-use super::benchmark::Benchmark;
+use super::benchmark::{Action, Benchmark};
 use super::collect;
 use super::comm::{Comm, CommError};
 use super::environment::Environment;
@@ -164,6 +164,12 @@ fn measure_series<C: Comm>(
             let row = bench.row(ends, series, bytes, totals)?;
             if let Some(reporter) = &mut ends.reporter {
                 reporter.row(&row, options)?;
+                if plan.environment.summary && plan.benchmark.action == Action::AllToAllV {
+                    let (traffic, count) = (&plan.environment.traffic, row.count as usize);
+                    let microseconds = row.out_of_place.microseconds;
+                    let lines = traffic.summary(ends.comm.size(), count, series.type_name.bytes, microseconds);
+                    lines.iter().try_for_each(|line| reporter.note(line))?;
+                }
             }
         }
         cycle += 1;

@@ -5,6 +5,7 @@ use super::collect;
 use super::comm::Comm;
 use super::environment::Environment;
 use super::failure::Failure;
+use super::findings::Findings;
 use super::layout::Ask;
 use super::machine;
 use super::measure;
@@ -13,7 +14,7 @@ use super::rank::{Ends, Plan, Series};
 use super::statistics::{Spread, average};
 use super::table::{Device, Half, Iterations, Row};
 use super::verify::{Data, hash};
-use super::workbench::{Findings, Mode, Workbench};
+use super::workbench::{Mode, Workbench};
 
 use super::arguments::Options;
 use paceline_comm::ReduceOp;

@@ -48,6 +48,30 @@ impl Traffic {
         }
     }
 
+    /// What each of `n` ranks sends and receives, and its bandwidths, when an operation takes `microseconds`: comment
+    /// lines as nccl-tests prints them.
+    #[must_use]
+    pub fn summary(&self, n: usize, share: usize, element: usize, microseconds: f64) -> Vec<String> {
+        let mode = match self {
+            Traffic::Spread(spread) => {
+                format!("mode=generated nranks={n} total_bytes={} spread={spread:.3}", n * share * element)
+            }
+            Traffic::Matrix(rows) => format!("mode=matrix nranks={n} matrix_dim={}", rows.len()),
+        };
+        let mut lines = vec![format!("# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: {mode} time_usec={microseconds:.2}")];
+        for rank in 0..n {
+            let bytes = |from, to| self.elements(from, to, n, share, element) * element;
+            let sent: usize = (0..n).map(|to| bytes(rank, to)).sum();
+            let received: usize = (0..n).map(|from| bytes(from, rank)).sum();
+            let algorithm = sent.max(received) as f64 / 1e3 / microseconds;
+            let bus = algorithm * (n as f64 - 1.0) / n as f64;
+            lines.push(format!(
+                "#   rank={rank} send_bytes={sent} recv_bytes={received} alg_bw={algorithm:.2} bus_bw={bus:.2}"
+            ));
+        }
+        lines
+    }
+
     /// Reads a square matrix of byte counts, one row a line, and multiplies it by `scale`.
     ///
     /// # Errors
@@ -121,6 +145,16 @@ mod tests {
             let received = |to| (0..n).map(|from| Traffic::default().elements(from, to, n, 480, 4)).sum::<usize>();
             assert!((0..n).all(|rank| sent(rank) == sent(0) && received(rank) == sent(0)), "n = {n}");
         }
+    }
+
+    #[test]
+    fn summaries_add_up() {
+        let lines = Traffic::default().summary(3, 96, 4, 2.0);
+        assert_eq!(
+            lines[0],
+            "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=3 total_bytes=1152 spread=1.000 time_usec=2.00"
+        );
+        assert_eq!(lines[3], "#   rank=2 send_bytes=1152 recv_bytes=1152 alg_bw=0.58 bus_bw=0.38");
     }
 
     #[test]

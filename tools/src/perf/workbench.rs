@@ -5,15 +5,14 @@ use std::ops::Range;
 use paceline_comm::Buffers;
 
 use super::benchmark::Action;
-use super::buffers::{Damage, Guarded, pattern};
+use super::buffers::{Guarded, pattern};
 use super::comm::{Comm, CommError};
+use super::findings::{Findings, Run};
 use super::layout::Holds;
 use super::operation::Operation;
-use super::verify::compare::Wrong;
-use super::verify::{Data, compare};
+use super::verify::Data;
 
 const BEFORE_SEED: u64 = 0x6265_666f_7265;
-const BLOCK: usize = 1 << 16;
 
 /// Out of place or in place.
 ///
@@ -31,37 +30,6 @@ pub enum Mode {
 pub struct Workbench {
     input: Guarded,
     output: Guarded,
-}
-
-/// What a check found.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Findings {
-    /// Wrong elements, and damaged bytes of guard zones.
-    pub wrong: u64,
-    /// What the first finding is.
-    pub first: Option<String>,
-}
-
-impl Findings {
-    /// Adds what else was found.
-    pub fn join(&mut self, other: Findings) {
-        self.add(other.wrong, || other.first.unwrap_or_default());
-    }
-
-    fn add(&mut self, wrong: u64, what: impl FnOnce() -> String) {
-        if wrong > 0 {
-            self.wrong += wrong;
-            self.first.get_or_insert_with(what);
-        }
-    }
-
-    fn add_damage(&mut self, damage: Option<Damage>, whose: &str) {
-        if let Some(Damage { bytes, first }) = damage {
-            self.add(bytes as u64, || {
-                format!("{bytes} bytes outside the {whose} were written, the first at byte {first} of it")
-            });
-        }
-    }
 }
 
 impl Workbench {
@@ -232,34 +200,6 @@ impl Workbench {
             Mode::InPlace => findings.add_damage(self.output.damage(layout.in_place() * element), "buffer"),
         }
         findings
-    }
-}
-
-/// Elements of a buffer that are to be checked.
-struct Run<'a> {
-    buffer: &'a Guarded,
-    first: usize,
-    count: usize,
-    element: usize,
-    tolerance: u64,
-}
-
-impl Run<'_> {
-    /// Compares with what `expected` writes for each block, given how many elements of the run come before it.
-    fn check(&self, findings: &mut Findings, expected: impl Fn(usize, &mut [u8])) {
-        let Run { buffer, first, count, element, tolerance } = *self;
-        let mut want = vec![0; BLOCK.min(count * element)];
-        let per_block = BLOCK / element;
-        for skip in (0..count).step_by(per_block) {
-            let want = &mut want[..per_block.min(count - skip) * element];
-            expected(skip, want);
-            let got = buffer.bytes((first + skip) * element, want.len());
-            let mismatch = compare(got, want, element, tolerance);
-            findings.add(mismatch.wrong, || {
-                let Wrong { index, got, want } = mismatch.first.expect("one is wrong");
-                format!("element {} is {got:#x}, not {want:#x}", first + skip + index)
-            });
-        }
     }
 }
 

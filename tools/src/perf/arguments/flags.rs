@@ -8,8 +8,12 @@ use super::super::failure::Failure;
 /// Measures one collective: time per operation, bandwidths, and whether the results are right.
 #[derive(Parser, Debug)]
 #[command(infer_long_args = true, args_override_self = true, disable_version_flag = true)]
-#[command(after_help = "Sizes take K, M or G (binary): 8, 64K, 0.5G. Exit codes: 0 right, 1 internal error, \
-    3 communication failed, 4 timeout, 5 not in this build, 6 usage, 7 wrong results or too little bandwidth, 255 bad sizes.")]
+#[command(
+    after_help = "Sizes take K, M or G (binary): 8, 64K, 0.5G. Where a size is split among the ranks, each share is \
+    rounded down to 16 bytes, or to elements if it is smaller, and is at least one element: no row measures nothing.\n\n\
+    Exit codes: 0 right, 1 internal error, 3 communication failed, 4 timeout, 5 not in this build, 6 usage, 7 wrong \
+    results or too little bandwidth, 255 bad sizes."
+)]
 pub struct Flags {
     /// Threads per process
     #[arg(short = 't', long = "nthreads", value_name = "threads", default_value = "1")]
@@ -32,7 +36,7 @@ pub struct Flags {
     /// Timed iterations
     #[arg(short = 'n', long = "iters", value_name = "count", default_value = "20")]
     pub iterations: String,
-    /// Operations in each iteration
+    /// Operations in each iteration; as many of them as have buffers of their own run at the same time
     #[arg(short = 'm', long = "agg_iters", value_name = "count", default_value = "1")]
     pub aggregated: String,
     /// Warm-up operations per size

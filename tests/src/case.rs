@@ -73,8 +73,7 @@ impl Case {
     /// and aren't offered.
     #[must_use]
     pub fn may_be_uneven(row: &Row) -> bool {
-        let blockwise = matches!(row.name, "ring" | "pairwise" | "exchange" | "direct");
-        row.uneven && row.collective.has_blocks() && blockwise
+        row.uneven && row.collective.has_blocks() && !row.moves_runs
     }
 
     /// The columns that the case reduces; cases may share them.

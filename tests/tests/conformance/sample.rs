@@ -108,8 +108,10 @@ pub fn sample(seed: u64) -> Vec<Placed> {
             }
         }
         for wire in Wire::ALL {
-            let case = draw.case(row);
-            draw.push(wire, Case { ranks: 2 + case.ranks % 3, ..sliced(wire, case) });
+            for least in [2, 4] {
+                let case = draw.case(row);
+                draw.push(wire, Case { ranks: least + case.ranks % 3, ..sliced(wire, case) });
+            }
         }
     }
     draw.cases

@@ -1,1 +1,3 @@
 //! What the tests of paceline as a whole share.
+
+pub mod process;

@@ -54,12 +54,18 @@ impl Plan {
     /// Ranks that meet in a place of their own on this host and then do `steps`: see the worker's documentation.
     #[must_use]
     pub fn new(size: usize, steps: &str) -> Plan {
-        let name = unique("paceline-test");
+        let plan = Plan::without_a_place(size, steps);
+        let place = format!("local://{}", plan.name);
+        plan.variable("PACELINE_RENDEZVOUS", place)
+    }
+
+    /// The same without a place to meet.
+    #[must_use]
+    pub fn without_a_place(size: usize, steps: &str) -> Plan {
         let steps = steps.split_whitespace().map(str::to_owned).collect();
-        let place = format!("local://{name}");
-        let plan = Plan { size, steps, variables: Vec::new(), wrap: None, name };
+        let plan = Plan { size, steps, variables: Vec::new(), wrap: None, name: unique("paceline-test") };
         // Shorter than this test's patience, so that what is stuck says why.
-        plan.variable("PACELINE_RENDEZVOUS", place).variable("PACELINE_TIMEOUT", "40")
+        plan.variable("PACELINE_TIMEOUT", "40").variable("PACELINE_INIT_TIMEOUT", "40")
     }
 
     /// The same with another environment variable, on every rank.

@@ -14,7 +14,7 @@ pub use calls::{CALLS, Call, Digest, LENGTHS};
 pub use job::{Job, Plan, Process, Strike, unique};
 pub use namespaces::{Namespaces, Net, Socket, sockets};
 pub use room::Room;
-pub use said::{Said, kind_of, now, say};
+pub use said::{Said, agree, kind_of, now, say};
 pub use seeds::{Random, seeds};
 pub use sys::{Side, fork};
 pub use tools::{found, is_root, paceline, tool, worker};

@@ -57,6 +57,17 @@ impl Said {
     }
 }
 
+/// Checks that all ranks of a job said a `result`, and the same.
+///
+/// # Panics
+///
+/// If not.
+pub fn agree(size: usize, said: &[Said]) {
+    let results: Vec<&Said> = said.iter().filter(|said| said.word == "result").collect();
+    assert_eq!(results.len(), size, "{said:#?}");
+    assert!(results.iter().all(|result| result.rest == results[0].rest), "{results:#?}");
+}
+
 /// An error's kind as one word.
 #[must_use]
 pub fn kind_of(kind: ErrorKind) -> String {

@@ -154,7 +154,7 @@ impl Request<'_> {
                     return Err(Error::invalid(cause).hint("make both buffers of a message to oneself equally long"));
                 }
                 message = (sends as u64, receives as u64);
-                let whole = |count: usize| Shape::Table(Arc::new([0..count * size]));
+                let whole = |count: usize| Shape::whole(count * size);
                 let extent = Extent::Uneven { input: whole(sends), output: whole(receives) };
                 (extent, None, message.0.max(message.1), 0)
             }
@@ -241,7 +241,7 @@ impl Request<'_> {
     ) -> Result<(Extent, Option<Arc<[(u64, u64)]>>, u64, usize)> {
         let size = self.data_type.size();
         let table = |counts: &[usize], offsets: &[usize], what: &str| table(counts, offsets, what, size, ranks);
-        let one = |ranges: &[Range<usize>]| Shape::Table(Arc::new([0..ranges[me].len()]));
+        let one = |ranges: &[Range<usize>]| Shape::whole(ranges[me].len());
         let total = |ranges: &[Range<usize>]| ranges.iter().map(Range::len).sum::<usize>();
         match self.collective {
             Collective::AllGather | Collective::Gather => {

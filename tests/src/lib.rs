@@ -1,3 +1,36 @@
-//! What the tests of paceline as a whole share.
+//! What the tests of paceline as a whole share: worlds of ranks, inputs whose results are known, cases to
+//! run, and jobs of real processes.
+//!
+//! Everything that is drawn is drawn from a seed, which failures print.
 
+pub mod case;
+pub mod exact;
+pub mod places;
 pub mod process;
+pub mod world;
+
+pub use paceline_transport::sim::Random;
+
+/// Whether the environment asks for more than the small default: `PACELINE_FULL`, `PACELINE_BIG`.
+#[must_use]
+pub fn is_asked_for(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The seed of what is drawn: `PACELINE_SEED`, or always the same one.
+///
+/// # Panics
+///
+/// If the variable is set to something that is no number.
+#[must_use]
+pub fn seed() -> u64 {
+    std::env::var("PACELINE_SEED").map_or(20_240_817, |text| text.parse().expect("PACELINE_SEED is a number"))
+}
+
+/// A number that depends on every bit of `value`.
+#[must_use]
+pub fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

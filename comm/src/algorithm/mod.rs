@@ -96,8 +96,10 @@ pub static ROWS: &[Row] = &[
     Row::new(AllGather, "ring", ring::all_gather, ring::all_gather_work)
         .about("blocks travel once around a ring", PATARASUK),
     Row::new(AllGather, "bruck", bruck::all_gather, bruck::all_gather_work)
+        .in_runs()
         .about("runs that double, between ranks 1, 2, 4, ... apart", BRUCK),
     Row::new(AllGather, "recursive_doubling", recursive_doubling::all_gather, recursive_doubling::all_gather_work)
+        .in_runs()
         .about("runs that double, exchanged by pairs; extra rounds where n is not a power of two", THAKUR),
     Row::new(AllGather, "direct", direct::all_gather, direct::blocks_work)
         .about("everyone sends to everyone", FOLKLORE),
@@ -113,8 +115,10 @@ pub static ROWS: &[Row] = &[
         halving_doubling::reduce_scatter,
         halving_doubling::reduce_scatter_work,
     )
+    .in_runs()
     .about("halves between ranks ..., 4, 2, 1 apart", RABENSEIFNER),
     Row::new(ReduceScatter, "circulant", circulant::reduce_scatter, circulant::reduce_scatter_work)
+        .in_runs()
         .about("as halving, at no extra cost where n is not a power of two", TRAEFF),
     Row::new(ReduceScatter, "direct", direct::reduce_scatter, direct::reduce_scatter_work)
         .about("everyone sends everyone's share, one fold in rank order", FOLKLORE),
@@ -127,13 +131,16 @@ pub static ROWS: &[Row] = &[
         .about("two ranks swap blocks per round, through scratch", FOLKLORE),
     Row::new(AllToAll, "bruck", bruck::all_to_all, bruck::all_to_all_work)
         .even_only()
+        .in_runs()
         .about("packed blocks hop by the bits of their distance", BRUCK),
     Row::new(AllToAll, "direct", direct::all_to_all, direct::blocks_work)
         .out_of_place_only()
         .about("everyone sends to everyone", FOLKLORE),
-    Row::new(Gather, "binomial", binomial::gather, binomial::blocks_work).about("up a binomial tree", THAKUR),
+    Row::new(Gather, "binomial", binomial::gather, binomial::blocks_work).in_runs().about("up a binomial tree", THAKUR),
     Row::new(Gather, "direct", direct::gather, direct::blocks_work).about("everyone sends to the root", FOLKLORE),
-    Row::new(Scatter, "binomial", binomial::scatter, binomial::blocks_work).about("down a binomial tree", THAKUR),
+    Row::new(Scatter, "binomial", binomial::scatter, binomial::blocks_work)
+        .in_runs()
+        .about("down a binomial tree", THAKUR),
     Row::new(Scatter, "direct", direct::scatter, direct::blocks_work).about("the root sends to everyone", FOLKLORE),
     Row::new(Barrier, "dissemination", dissemination::barrier, dissemination::barrier_work)
         .chunks(one)

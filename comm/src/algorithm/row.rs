@@ -24,6 +24,9 @@ pub struct Row {
     pub uneven: bool,
     /// Whether input and output may be the same memory.
     pub in_place: bool,
+    /// Whether some rank moves several ranks' blocks as one. Such blocks must lie one behind the other, and a message of
+    /// them isn't cut into slices.
+    pub moves_runs: bool,
     /// What it is, in one line.
     pub summary: &'static str,
     /// Where it is described.
@@ -46,7 +49,8 @@ impl Row {
             n > 0
         }
         let (chunks, fits) = (one_per_rank as fn(u32) -> u32, any as fn(u32) -> bool);
-        Row { name, collective, write, work, chunks, fits, uneven: true, in_place: true, summary: "", source: "" }
+        let (uneven, in_place, moves_runs) = (true, true, false);
+        Row { name, collective, write, work, chunks, fits, uneven, in_place, moves_runs, summary: "", source: "" }
     }
 
     /// The same row with another number of chunks.
@@ -71,6 +75,12 @@ impl Row {
     #[must_use]
     pub const fn out_of_place_only(self) -> Row {
         Row { in_place: false, ..self }
+    }
+
+    /// The same row, moving several blocks as one.
+    #[must_use]
+    pub const fn in_runs(self) -> Row {
+        Row { moves_runs: true, ..self }
     }
 
     /// The same row with its summary and its source.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
-use crate::engine::{Active, Channels, Extent, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Stamps};
+use crate::engine::{Active, Channels, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps};
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
 use crate::request::{Request, Sound};
@@ -73,7 +73,8 @@ impl Communicator {
                 let naming =
                     Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
                 let program = messages(collective, root == self.inner.rank);
-                let plan = self.plan(collective, "message", program, kernel, data_type.size(), sound.extent.clone());
+                let (size, extent) = (data_type.size(), sound.extent.clone());
+                let plan = Plan::new(collective, "message", program, kernel, size, extent, Slicing::UNCUT);
                 let (sends, expects) = sound.message;
                 let stamps = Stamps::message(sound.fingerprint, sends, expects);
                 return Ok(Prepared { plan: Arc::new(plan), sound, naming, stamps, own_input: None });
@@ -84,8 +85,9 @@ impl Communicator {
         let make = || {
             let choice = self.inner.facts.choose(collective, sound.message_bytes, uneven, &self.options)?;
             let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
-            let size = data_type.size();
-            Ok((choice, self.plan(collective, choice.row.name, program, kernel, size, sound.extent.clone())))
+            let slicing = if choice.row.moves_runs { Slicing::UNCUT } else { self.inner.facts.slicing() };
+            let (size, extent) = (data_type.size(), sound.extent.clone());
+            Ok((choice, Plan::new(collective, choice.row.name, program, kernel, size, extent, slicing)))
         };
         let (choice, plan) = if uneven {
             make().map(|(choice, plan)| (choice, Arc::new(plan)))?
@@ -97,18 +99,6 @@ impl Communicator {
         let mut prepared = Prepared { plan, sound, naming: Naming::Whole, stamps, own_input: None };
         prepared.replace_input(&kernel, choice.row);
         Ok(prepared)
-    }
-
-    fn plan(
-        &self,
-        collective: Collective,
-        row: &'static str,
-        program: Program,
-        kernel: Kernel,
-        element_bytes: usize,
-        extent: Extent,
-    ) -> Plan {
-        Plan::new(collective, row, program, kernel, element_bytes, extent, self.inner.facts.slicing())
     }
 
     /// Gives a prepared call its number; from here on it must run.

@@ -17,6 +17,11 @@ pub(crate) struct Slicing {
     pub(crate) lanes: usize,
 }
 
+impl Slicing {
+    /// The whole message as one slice.
+    pub(crate) const UNCUT: Slicing = Slicing { chunk_bytes: usize::MAX, lanes: 1 };
+}
+
 /// The geometry of a call, before it is cut.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
@@ -51,7 +56,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Cuts a call into slices. All ranks must pass the same `extent` (of uneven blocks: the same sizes), `slicing` and
-    /// program, but for the rank it is written for.
+    /// program, but for the rank it is written for. Rows that move runs of blocks need [`Slicing::UNCUT`].
     pub(crate) fn new(
         collective: Collective,
         row: &'static str,
@@ -66,13 +71,8 @@ impl Plan {
             Extent::Blocks(elements) => (*elements, 1),
             Extent::Uneven { .. } => (0, 1),
         };
-        let may_be_cut = match extent {
-            Extent::Vector(_) => true,
-            Extent::Blocks(_) => takes_blocks_one_by_one(&program),
-            Extent::Uneven { .. } => false,
-        };
-        let most = (slicing.chunk_bytes / element_bytes).max(1) * parts;
-        let slices = if may_be_cut { elements.div_ceil(most).max(1) } else { 1 };
+        let most = (slicing.chunk_bytes / element_bytes).max(1).saturating_mul(parts);
+        let slices = elements.div_ceil(most).max(1);
         let slice_elements = elements.div_ceil(slices).next_multiple_of(64).min(elements);
         let slices = if slice_elements == 0 { 1 } else { elements.div_ceil(slice_elements) };
         let lanes = slicing.lanes.min(slices).max(1);
@@ -189,16 +189,34 @@ fn queue(steps: &[Step]) -> Box<[u32]> {
     if queue.iter().all(|before| *before == NOTHING) { Box::default() } else { queue.into() }
 }
 
-fn takes_blocks_one_by_one(program: &Program) -> bool {
-    let single = |span: &Span| span.buffer == Buffer::Scratch || span.count <= 1;
-    program.rounds().flatten().all(|step| match step {
-        Step::Send { source, .. } => single(source) && source.count <= 1,
-        Step::Recv { target, .. } => single(target) && target.count <= 1,
-        Step::RecvReduce { source, target, .. }
-        | Step::Copy { source, target }
-        | Step::Reduce { source, target, .. } => single(source) && single(target),
-    })
-}
-
 /// A plan that calls share.
 pub(crate) type SharedPlan = Arc<Plan>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::ROWS;
+
+    fn moves_runs(program: &Program) -> bool {
+        let is_run = |span: &Span| span.count > 1;
+        let is_run_of_blocks = |span: &Span| is_run(span) && span.buffer != Buffer::Scratch;
+        program.rounds().flatten().any(|step| match step {
+            Step::Send { source, .. } => is_run(source),
+            Step::Recv { target, .. } => is_run(target),
+            Step::RecvReduce { source, target, .. }
+            | Step::Copy { source, target }
+            | Step::Reduce { source, target, .. } => is_run_of_blocks(source) || is_run_of_blocks(target),
+        })
+    }
+
+    /// How a message is cut must not depend on what one rank does: a leaf of a tree sends one block where its parent sends
+    /// many.
+    #[test]
+    fn rows_say_whether_any_rank_moves_runs_of_blocks() {
+        for row in ROWS.iter().filter(|row| row.collective.has_blocks()) {
+            let sizes = || (2..=17).filter(|n| (row.fits)(*n));
+            let any = sizes().any(|n| row.programs(n, n - 1).iter().any(moves_runs));
+            assert_eq!(any, row.moves_runs, "{} {}", row.collective, row.name);
+        }
+    }
+}

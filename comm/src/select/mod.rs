@@ -108,8 +108,8 @@ impl Facts {
     /// are not among them.
     fn fitting(&self, collective: Collective, uneven: bool) -> impl Iterator<Item = Choice> {
         let size = self.size as u32;
-        let blockwise = |row: &Row| row.uneven && matches!(row.name, "ring" | "pairwise" | "exchange" | "direct");
-        let fits = move |row: &Row| row.collective == collective && (row.fits)(size) && (!uneven || blockwise(row));
+        let uneven_fits = move |row: &Row| !uneven || (row.uneven && !row.moves_runs);
+        let fits = move |row: &Row| row.collective == collective && (row.fits)(size) && uneven_fits(row);
         let rows = ROWS.iter().enumerate().filter(move |(_, row)| fits(row));
         rows.map(|(number, row)| Choice { row, number })
     }

@@ -1,5 +1,6 @@
 //! What a call costs beside its bytes: one rank alone, and the writing of programs.
 
+#![allow(missing_docs, reason = "what the macros of criterion make has none")]
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use paceline_comm::algorithm::row;
 use paceline_comm::{Collective, Communicator, ReduceOp};

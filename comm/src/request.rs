@@ -51,7 +51,8 @@ pub enum Buffers<'a> {
 /// Lengths and places of uneven blocks, in elements, one per rank.
 ///
 /// `all_gather` and `gather` read `recv_*`, the same on every rank; `scatter` and `reduce_scatter` read `send_*`, the
-/// same on every rank; `all_to_all` reads both. Offsets that are left empty are the sums of the counts before.
+/// same on every rank; `all_to_all` reads both. Offsets that are left empty are the sums of the counts before. Offsets are
+/// each rank's own; that of an empty block is not looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts<'a> {
     /// Elements for each rank.
@@ -87,6 +88,16 @@ pub(crate) struct Sound {
     pub(crate) message: (u64, u64),
     /// Bytes of the message as the choice of a row sees it: the vector, or all blocks together.
     pub(crate) message_bytes: usize,
+}
+
+impl Sound {
+    /// Whether blocks go to other places than those they leave: in place, what comes would cover what still has to leave.
+    pub(crate) fn shifts_blocks(&self) -> bool {
+        match &self.extent {
+            Extent::Uneven { input, output } => self.fingerprint.collective == Collective::AllToAll && input != output,
+            _ => false,
+        }
+    }
 }
 
 impl<'a> Request<'a> {
@@ -396,7 +407,8 @@ fn table(counts: &[usize], offsets: &[usize], what: &str, size: usize, ranks: us
         let end = offset.checked_add(*count).ok_or_else(|| {
             Error::invalid(format!("the {what} block of rank {rank} ends beyond what memory can hold"))
         })?;
-        ranges.push(bytes_of(offset, size, what)?..bytes_of(end, size, what)?);
+        // Where nothing lies, it lies within every buffer.
+        ranges.push(if *count == 0 { 0..0 } else { bytes_of(offset, size, what)?..bytes_of(end, size, what)? });
         next = end;
     }
     let mut sorted: Vec<usize> = (0..ranks).filter(|rank| !ranges[*rank].is_empty()).collect();

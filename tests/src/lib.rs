@@ -4,6 +4,7 @@
 
 pub mod case;
 pub mod exact;
+pub mod noise;
 pub mod places;
 pub mod world;
 

@@ -15,7 +15,7 @@ mod select;
 mod sync;
 
 pub use collective::Collective;
-pub use communicator::{Communicator, Group, Work};
+pub use communicator::{Buffer, Communicator, Group, Work};
 pub use error::{CallName, Error, ErrorKind, Result};
 pub use paceline_transport::rendezvous::{Rendezvous, Setup};
 pub use paceline_transport::{Environment, LinkKind, Peer};

@@ -1,4 +1,5 @@
-//! What the tests of paceline as a whole share: worlds of ranks, inputs whose results are known, and cases to run.
+//! What the tests of paceline as a whole share: worlds of ranks, inputs whose results are known, cases to
+//! run, and jobs of real processes.
 //!
 //! Everything that is drawn is drawn from a seed, which failures print.
 
@@ -6,6 +7,7 @@ pub mod case;
 pub mod exact;
 pub mod noise;
 pub mod places;
+pub mod process;
 pub mod world;
 
 pub use paceline_transport::sim::Random;

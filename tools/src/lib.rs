@@ -1,5 +1,6 @@
 //! The command-line tools: the `*_perf` family, which speaks nccl-tests' language, and `paceline`, which starts ranks.
 
+pub mod explain;
 pub mod launch;
 pub mod log;
 pub mod perf;

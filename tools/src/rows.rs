@@ -13,7 +13,12 @@ pub struct Arguments {
     pub collective: Option<Collective>,
 }
 
-fn collective(name: &str) -> Result<Collective, String> {
+/// The collective of that name.
+///
+/// # Errors
+///
+/// There is none; the text lists those that exist.
+pub fn collective(name: &str) -> Result<Collective, String> {
     let known = || Collective::ALL.map(Collective::name).join(", ");
     Collective::named(name).ok_or_else(|| format!("collectives are {}", known()))
 }

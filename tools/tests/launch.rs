@@ -47,12 +47,23 @@ fn is_alive(pid: i32) -> bool {
     test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && !zombie
 }
 
+/// A launcher that does not outlive a test that fails.
+struct Job(Child);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // It may have ended, which is well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A job whose ranks print their process numbers, and those numbers once all have. What they print besides until then
 /// is lost.
-fn started(words: &[&str], n: usize, script: &str) -> (Child, BufReader<std::process::ChildStdout>, Vec<i32>) {
+fn started(words: &[&str], n: usize, script: &str) -> (Job, BufReader<std::process::ChildStdout>, Vec<i32>) {
     let script = format!("{script}; exit 0");
-    let mut job = paceline(words, &script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(job.stdout.take().unwrap());
+    let mut job = Job(paceline(words, &script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(job.0.stdout.take().unwrap());
     let mut pids = Vec::new();
     while pids.len() < n {
         let mut line = String::new();
@@ -62,10 +73,10 @@ fn started(words: &[&str], n: usize, script: &str) -> (Child, BufReader<std::pro
     (job, lines, pids)
 }
 
-fn end(mut job: Child) -> (ExitStatus, String) {
+fn end(mut job: Job) -> (ExitStatus, String) {
     let mut complaints = String::new();
-    let status = job.wait().unwrap();
-    job.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+    let status = job.0.wait().unwrap();
+    job.0.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
     (status, complaints)
 }
 
@@ -179,7 +190,7 @@ fn signals_are_forwarded() {
     for (sent, name, code) in [(Signal::INT, "INT", 130), (Signal::TERM, "TERM", 143)] {
         let script = format!("trap 'echo got {name}; exit 0' {name}; echo pid $$; while :; do sleep 0.05; done");
         let (job, mut lines, _) = started(&["-n", "2"], 2, &script);
-        kill_process(Pid::from_child(&job), sent).unwrap();
+        kill_process(Pid::from_child(&job.0), sent).unwrap();
         let mut rest = String::new();
         lines.read_to_string(&mut rest).unwrap();
         let (status, complaints) = end(job);
@@ -192,8 +203,8 @@ fn signals_are_forwarded() {
 #[test]
 fn ranks_die_with_the_launcher() {
     let (mut job, _lines, pids) = started(&["-n", "3"], 3, "echo pid $$; exec sleep 60");
-    job.kill().unwrap();
-    assert_eq!(job.wait().unwrap().signal(), Some(9));
+    job.0.kill().unwrap();
+    assert_eq!(job.0.wait().unwrap().signal(), Some(9));
     for pid in pids {
         eventually("the end of a rank whose launcher was killed", || !is_alive(pid));
     }
@@ -219,7 +230,7 @@ fn output_that_nobody_reads_ends_the_job() {
     let (mut job, lines, pids) =
         started(&["-n", "2"], 2, "trap '' PIPE; echo pid $$; while echo x; do :; done; exec sleep 60");
     drop(lines);
-    assert_eq!(job.wait().unwrap().code(), Some(141));
+    assert_eq!(job.0.wait().unwrap().code(), Some(141));
     assert!(pids.into_iter().all(|pid| !is_alive(pid)));
 }
 

@@ -1,15 +1,12 @@
 //! A rank's segment: the memory it writes and its neighbours on the host read.
 //!
 //! A segment holds a header, one credit line and one ring for each neighbour. Only its owner writes it; neighbours map it
-//! read-only. It is a memfd, so nothing is named in a file system, the size of /dev/shm doesn't matter, and nothing is
-//! left behind however the process ends.
+//! read-only.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
-
+use crate::memory::Region;
 use crate::ring::{CreditLine, RingMemory, SlotLine};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,29 +76,17 @@ struct SleepLine {
 
 /// A mapped segment, the owner's own or a neighbour's.
 pub(crate) struct Segment {
-    start: *mut u8,
-    bytes: usize,
+    region: Region,
     geometry: Geometry,
-    file: Option<OwnedFd>,
 }
-
-// SAFETY: the memory is shared by design: every access goes through atomics or through a ring, whose README says who may
-// write what when.
-unsafe impl Send for Segment {}
-// SAFETY: as above.
-unsafe impl Sync for Segment {}
 
 impl Segment {
     /// A new, zeroed segment with `nonce` in its header.
     pub(crate) fn create(geometry: Geometry, nonce: [u8; 16]) -> std::io::Result<Segment> {
-        let bytes = geometry.total_bytes();
-        let file = rustix::fs::memfd_create("paceline", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&file, bytes as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-        let segment = Segment::map(file, geometry, ProtFlags::READ | ProtFlags::WRITE)?;
+        let region = Region::create(geometry.total_bytes())?;
         // SAFETY: the segment is at least a header long, freshly made, and not yet shared.
-        unsafe { segment.start.cast::<[u8; 16]>().write(nonce) };
-        Ok(segment)
+        unsafe { region.start().cast::<[u8; 16]>().write(nonce) };
+        Ok(Segment { region, geometry })
     }
 
     /// A neighbour's segment, mapped read-only.
@@ -113,33 +98,17 @@ impl Segment {
         if !geometry.is_sound() {
             return Err(unsound(format!("a segment can't have the shape {geometry:?}")));
         }
-        let found = rustix::fs::fstat(&file)?.st_size as u64;
-        if found < geometry.total_bytes() as u64 {
-            return Err(unsound(format!("a segment of {found} bytes, not {}", geometry.total_bytes())));
-        }
-        if !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
-            return Err(unsound("a segment that its owner could still cut short".into()));
-        }
-        let segment = Segment::map(file, geometry, ProtFlags::READ)?;
+        let region = Region::attach(file, geometry.total_bytes())?;
         // SAFETY: the mapping is at least a header long, and the owner doesn't write the nonce again.
-        if unsafe { segment.start.cast::<[u8; 16]>().read() } != nonce {
+        if unsafe { region.start().cast::<[u8; 16]>().read() } != nonce {
             return Err(unsound("the shared memory doesn't hold the neighbour's nonce".into()));
         }
-        Ok(segment)
-    }
-
-    fn map(file: OwnedFd, geometry: Geometry, protection: ProtFlags) -> std::io::Result<Segment> {
-        let bytes = geometry.total_bytes();
-        // SAFETY: a new mapping at an address of the kernel's choice; the file is long enough and sealed against
-        // shrinking, so no access within `bytes` can fault.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?.cast();
-        Ok(Segment { start, bytes, geometry, file: Some(file) })
+        Ok(Segment { region, geometry })
     }
 
     /// The segment's file, to hand to a neighbour.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_ref().expect("kept while the segment lives").as_fd()
+        self.region.file()
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -148,7 +117,7 @@ impl Segment {
 
     fn sleep_line(&self) -> &AtomicU32 {
         // SAFETY: the header lies at the start of every segment.
-        unsafe { &(*self.start.cast::<Header>()).sleeping.sleeping }
+        unsafe { &(*self.region.start().cast::<Header>()).sleeping.sleeping }
     }
 
     /// Says whether this segment's owner is about to sleep. For the owner only.
@@ -168,8 +137,8 @@ impl Segment {
         let g = &self.geometry;
         // SAFETY: `place` and `owner_place` are within the segments, whose lengths follow from their geometries.
         unsafe {
-            let ring = self.start.add(HEADER_BYTES + g.credits_bytes() + place * g.ring_bytes());
-            let credit = neighbour.start.add(HEADER_BYTES + owner_place * size_of::<CreditLine>());
+            let ring = self.region.start().add(HEADER_BYTES + g.credits_bytes() + place * g.ring_bytes());
+            let credit = neighbour.region.start().add(HEADER_BYTES + owner_place * size_of::<CreditLine>());
             RingMemory {
                 lines: ring.cast(),
                 payload: ring.add(g.slots as usize * size_of::<SlotLine>()),
@@ -177,16 +146,6 @@ impl Segment {
                 slots: u64::from(g.slots),
                 slot_bytes: g.slot_bytes as usize,
             }
-        }
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and whatever points into it holds the segment alive by an `Arc`.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
-        if let Err(error) = unmapped {
-            tracing::warn!("unmapping a shared segment: {error}");
         }
     }
 }

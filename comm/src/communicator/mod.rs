@@ -1,5 +1,6 @@
 //! A communicator: a group of ranks, and the collectives between them.
 
+mod buffer;
 mod calls;
 mod group;
 mod prepare;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
-use paceline_transport::{Clock, Endpoint, Fabric, LinkKind, Peer};
+use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, WaitPolicy};
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Explanation, Facts};
 
+pub use buffer::Buffer;
 pub use group::Group;
 pub use work::Work;
 
@@ -64,8 +66,12 @@ struct Inner {
     timeout: Duration,
     /// How to call the ranks again, for groups of them.
     fabric: Arc<Fabric>,
+    /// Which group this is, there.
+    group: GroupId,
     /// Each rank's number in the world.
     members: Arc<[usize]>,
+    /// Registered memory allocated so far.
+    memories: AtomicU64,
     plans: Plans,
     /// Collectives called so far.
     sequence: AtomicU64,
@@ -76,15 +82,21 @@ struct Inner {
 
 impl Communicator {
     /// A communicator over an endpoint whose ranks have the numbers `members` in the world.
-    fn over(endpoint: Endpoint, fabric: Arc<Fabric>, members: Arc<[usize]>, facts: Facts, timeout: Duration) -> Self {
-        Communicator::driven((Driver::Threads, Clock::Real), endpoint, fabric, members, facts, timeout)
+    fn over(
+        endpoint: Endpoint,
+        fabric: Arc<Fabric>,
+        group: (GroupId, Arc<[usize]>),
+        facts: Facts,
+        timeout: Duration,
+    ) -> Self {
+        Communicator::driven((Driver::Threads, Clock::Real), endpoint, fabric, group, facts, timeout)
     }
 
     fn driven(
         (driver, clock): (Driver, Clock),
         endpoint: Endpoint,
         fabric: Arc<Fabric>,
-        members: Arc<[usize]>,
+        (group, members): (GroupId, Arc<[usize]>),
         facts: Facts,
         timeout: Duration,
     ) -> Communicator {
@@ -106,7 +118,9 @@ impl Communicator {
             facts,
             timeout,
             fabric,
+            group,
             members,
+            memories: AtomicU64::new(0),
             plans: Plans::default(),
             sequence: AtomicU64::new(0),
             sent: zeros(),
@@ -194,7 +208,6 @@ impl Communicator {
     }
 
     /// Several calls that run as one: see [`Group`].
-    #[must_use]
     pub fn group(&self) -> Group<'_, '_> {
         Group::new(self)
     }
@@ -230,6 +243,12 @@ impl Communicator {
 
     fn next_sequence(&self) -> u64 {
         self.inner.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl Inner {
+    fn next_memory(&self) -> u64 {
+        self.memories.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

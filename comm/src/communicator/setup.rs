@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::SimNetwork;
-use paceline_transport::{Environment, Fabric, MeshError, Setup};
+use paceline_transport::{Environment, Fabric, GroupId, MeshError, Setup};
 
 use super::Communicator;
 use crate::engine::Driver;
@@ -23,7 +23,7 @@ impl Communicator {
         let joined = Fabric::in_process(size)?;
         let comm = |(fabric, endpoint)| {
             let facts = Facts::in_process(size);
-            Communicator::over(endpoint, fabric, members.clone(), facts, Setup::TIMEOUT)
+            Communicator::over(endpoint, fabric, (GroupId::WORLD, members.clone()), facts, Setup::TIMEOUT)
         };
         Ok(joined.into_iter().map(comm).collect())
     }
@@ -42,7 +42,14 @@ impl Communicator {
         let joined = Fabric::simulated(network)?;
         let comm = |(fabric, endpoint)| {
             let driven = (Driver::Steps, network.clock());
-            Communicator::driven(driven, endpoint, fabric, members.clone(), Facts::in_process(size), timeout)
+            Communicator::driven(
+                driven,
+                endpoint,
+                fabric,
+                (GroupId::WORLD, members.clone()),
+                Facts::in_process(size),
+                timeout,
+            )
         };
         Ok(joined.into_iter().map(comm).collect())
     }
@@ -99,7 +106,8 @@ impl Communicator {
         let members: Arc<[usize]> = (0..size).collect();
         let begin = |(fabric, endpoint)| {
             let facts = Facts::unknown(size, overrides.clone());
-            Communicator::over(endpoint, fabric, members.clone(), facts, setup.timeout).agree(setup.init_timeout)
+            Communicator::over(endpoint, fabric, (GroupId::WORLD, members.clone()), facts, setup.timeout)
+                .agree(setup.init_timeout)
         };
         if threads == 1 {
             return joined.into_iter().map(begin).collect();

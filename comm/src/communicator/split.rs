@@ -38,7 +38,8 @@ impl Communicator {
         let patience = self.timeout().min(Duration::from_secs(1 << 30));
         let endpoint = self.inner.fabric.connect(GroupId(id), &members, Instant::now() + patience)?;
         let facts = Facts::unknown(members.len(), self.inner.facts.overrides().clone());
-        let comm = Communicator::over(endpoint, self.inner.fabric.clone(), members, facts, self.inner.timeout);
+        let comm =
+            Communicator::over(endpoint, self.inner.fabric.clone(), (GroupId(id), members), facts, self.inner.timeout);
         comm.agree(patience).map(Some)
     }
 }

@@ -26,6 +26,11 @@ impl Shape {
         Shape::Vector { start, unit, bytes: elements * size }
     }
 
+    /// One chunk of `bytes`.
+    pub(crate) fn whole(bytes: usize) -> Shape {
+        Shape::Table(std::iter::once(0..bytes).collect())
+    }
+
     /// The bytes of chunks `first..first + count`, which must lie one behind the other.
     #[inline]
     pub(crate) fn range(&self, first: u32, count: u32) -> Range<usize> {

@@ -28,8 +28,11 @@ fn input(data_type: DataType, op: ReduceOp, me: usize) -> Vec<u8> {
     noise(data_type, random, COUNT)
 }
 
-/// Every all-reduce of every float type and operator, and what each rank then holds.
-fn all_reduces(wire: Wire, ranks: usize) -> Vec<Vec<(String, DataType, ReduceOp, Vec<u8>)>> {
+/// A row, a type and an operator, and what came of it.
+type Held = (String, DataType, ReduceOp, Vec<u8>);
+
+/// Every all-reduce of every float type and operator, by rank.
+fn all_reduces(wire: Wire, ranks: usize) -> Vec<Vec<Held>> {
     on_each(wire, ranks, |comm| {
         let mut held = Vec::new();
         for row in rows_for(Collective::AllReduce).filter(|row| (row.fits)(ranks as u32)) {

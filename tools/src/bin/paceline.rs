@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{launch, rows};
+use paceline_tools::{explain, launch, rows};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -16,12 +16,23 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Launch(launch::arguments::Arguments),
+    Explain(explain::Arguments),
     Rows(rows::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Launch(arguments) => ExitCode::from(launch::main(&arguments)),
+        Command::Explain(arguments) => match explain::text(&arguments) {
+            Ok(text) => {
+                print!("{}", text.unwrap_or_default());
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("paceline explain: {why}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Rows(arguments) => {
             print!("{}", rows::text(&arguments));
             ExitCode::SUCCESS

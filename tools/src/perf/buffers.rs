@@ -8,10 +8,12 @@ const ALIGNMENT: usize = 4096;
 const GUARD: usize = 4096;
 const GUARD_SEED: u64 = 0x6775_6172_6421;
 
+/// Where buffers lie: ordinary memory, or the library's own.
+pub type Memory = Box<dyn std::ops::DerefMut<Target = [u8]> + Send>;
+
 /// Page-aligned memory between two guard zones.
-#[derive(Debug)]
 pub struct Guarded {
-    memory: Vec<u8>,
+    memory: Memory,
     zone: usize,
     data: usize,
     capacity: usize,
@@ -26,12 +28,23 @@ pub struct Damage {
     pub first: isize,
 }
 
+impl std::fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guarded").field("data", &self.data).field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
 impl Guarded {
     /// Room for `capacity` bytes, aligned, or up to `unalign` bytes off the alignment. Every page is touched, so that none
     /// is first touched while the clock runs.
     #[must_use]
     pub fn new(capacity: usize, unalign: usize) -> Guarded {
-        let mut memory = vec![0u8; Guarded::footprint(capacity, unalign)];
+        Guarded::over(Box::new(vec![0u8; Guarded::footprint(capacity, unalign)]), capacity)
+    }
+
+    /// The same over memory of [`Guarded::footprint`] bytes.
+    #[must_use]
+    pub fn over(mut memory: Memory, capacity: usize) -> Guarded {
         memory.iter_mut().step_by(ALIGNMENT).for_each(|byte| *byte = 1);
         let zone = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Guarded { memory, zone, data: zone + GUARD, capacity }

@@ -126,7 +126,7 @@ pub fn run<C: Comm>(plan: &Plan, mut ends: Ends<'_, C>) -> Result<Verdict, Failu
     }
     let mut totals = Totals::default();
     if !skipped {
-        let mut bench = Bench::new(&plan, ends.comm, &devices);
+        let mut bench = Bench::new(&plan, ends.comm, &devices)?;
         for one in series {
             measure_series(&plan, &mut ends, &mut bench, one, &mut totals)?;
         }

@@ -54,21 +54,31 @@ const COMPLAINTS: u32 = 8;
 
 impl<'a> Bench<'a> {
     /// Takes the memory that the largest size needs.
-    #[must_use]
-    pub fn new<C: Comm>(plan: &'a Plan, comm: &C, devices: &'a [Device]) -> Bench<'a> {
+    ///
+    /// # Errors
+    ///
+    /// The library has no registered memory, where that is asked for.
+    pub fn new<C: Comm>(plan: &'a Plan, comm: &C, devices: &'a [Device]) -> Result<Bench<'a>, Failure> {
         let options = &plan.options;
         let widest = options.types.iter().map(|row| row.bytes).max().unwrap_or(8);
         let capacity = usize::try_from(options.max_bytes).expect("sizes fit into memory").max(comm.size() * widest);
-        Bench {
+        let unalign = options.unalign * widest;
+        let workbench = if options.registered {
+            let made = Workbench::over(capacity, unalign, |bytes| comm.alloc(bytes));
+            made.map_err(|error| Failure::Start(error.to_string()))?
+        } else {
+            Workbench::new(capacity, unalign)
+        };
+        Ok(Bench {
             benchmark: plan.benchmark,
             options,
             environment: &plan.environment,
             devices,
-            workbench: Workbench::new(capacity, options.unalign * widest),
+            workbench,
             data: Data::new(options.types[0].data_type, None, comm.size(), FILL_SEED),
             checked: 0,
             complaints_left: COMPLAINTS,
-        }
+        })
     }
 
     /// Fills the buffers for a series.

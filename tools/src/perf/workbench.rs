@@ -5,7 +5,7 @@ use std::ops::Range;
 use paceline_comm::Buffers;
 
 use super::benchmark::Action;
-use super::buffers::{Guarded, pattern};
+use super::buffers::{Guarded, Memory, pattern};
 use super::comm::{Comm, CommError};
 use super::findings::{Findings, Run};
 use super::layout::Holds;
@@ -37,6 +37,20 @@ impl Workbench {
     #[must_use]
     pub fn new(capacity: usize, unalign: usize) -> Workbench {
         Workbench { input: Guarded::new(capacity, unalign), output: Guarded::new(capacity, unalign) }
+    }
+
+    /// The same in memory that `alloc` gives.
+    ///
+    /// # Errors
+    ///
+    /// Those of `alloc`.
+    pub fn over<E>(
+        capacity: usize,
+        unalign: usize,
+        alloc: impl Fn(usize) -> Result<Memory, E>,
+    ) -> Result<Workbench, E> {
+        let guarded = || alloc(Guarded::footprint(capacity, unalign)).map(|memory| Guarded::over(memory, capacity));
+        Ok(Workbench { input: guarded()?, output: guarded()? })
     }
 
     /// How many bytes an operation may span.

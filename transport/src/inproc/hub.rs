@@ -1,5 +1,6 @@
 //! Where the threads of a process find each other.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Condvar, LazyLock, Mutex};
 use std::time::Instant;
@@ -24,24 +25,28 @@ pub(crate) struct Meeting {
     pub(crate) group: [u8; 16],
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// 0 when they join; the number of the shared memory later.
+    pub(crate) number: u64,
 }
 
-static PLACES: LazyLock<(Mutex<HashMap<Meeting, Offer>>, Condvar)> = LazyLock::new(Default::default);
+type Left = HashMap<Meeting, Box<dyn Any + Send>>;
 
-/// Leaves an offer for the other rank to take.
-pub(crate) fn leave(meeting: Meeting, mine: Offer) {
+static PLACES: LazyLock<(Mutex<Left>, Condvar)> = LazyLock::new(Default::default);
+
+/// Leaves something for the other rank to take.
+pub(crate) fn leave<T: Send + 'static>(meeting: Meeting, mine: T) {
     let (left, changed) = &*PLACES;
-    left.lock().expect("no panic while held").insert(meeting, mine);
+    left.lock().expect("no panic while held").insert(meeting, Box::new(mine));
     changed.notify_all();
 }
 
 /// Takes what the other rank has left, waiting for it until `deadline`.
-pub(crate) fn take(meeting: Meeting, deadline: Instant) -> Option<Offer> {
+pub(crate) fn take<T: 'static>(meeting: Meeting, deadline: Instant) -> Option<T> {
     let (left, changed) = &*PLACES;
     let mut left = left.lock().expect("no panic while held");
     loop {
         if let Some(found) = left.remove(&meeting) {
-            return Some(found);
+            return Some(*found.downcast().expect("both ranks of a meeting mean the same"));
         }
         let remaining = deadline.saturating_duration_since(Instant::now());
         if remaining.is_zero() {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::calls::Calls;
 use super::card::{Allowed, Card};
 use super::error::MeshError;
 use super::listen::{Switchboard, listen_unix};
@@ -31,7 +32,7 @@ impl GroupId {
 pub struct Fabric {
     pub(super) credentials: Credentials,
     pub(super) cards: Arc<[Card]>,
-    rank: usize,
+    pub(super) rank: usize,
     pub(super) switchboard: Option<Switchboard>,
 }
 
@@ -133,7 +134,7 @@ impl Fabric {
     /// If this rank is not in the group, or a number is not below the world's size.
     pub fn connect(&self, group: GroupId, members: &[usize], deadline: Instant) -> Result<Endpoint, MeshError> {
         let me = members.iter().position(|rank| *rank == self.rank).expect("a rank joins groups that it is in");
-        Pairing::new(self, group, members, me, deadline)?.join()
+        Pairing::new(Calls { fabric: self, group, members, me, deadline })?.join()
     }
 
     /// Where each of some ranks runs, for a group of these.

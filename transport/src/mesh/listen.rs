@@ -36,6 +36,8 @@ pub(super) enum Purpose {
     Control,
     /// One of the streams of a tcp link.
     Stream(u32),
+    /// Handing over memory, by its number in the group.
+    Memory(u64),
 }
 
 /// A call that was taken.

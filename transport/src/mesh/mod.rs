@@ -5,11 +5,14 @@
 //! (same kernel, and the one could open the other's segment and found the nonce there), or a tcp link. The control path
 //! is the socket over which they talked. Groups made later (`split`) call the same listeners under another identity.
 
+mod calls;
 mod card;
 mod error;
 mod fabric;
 mod listen;
 mod pair;
+mod share;
 
 pub use error::MeshError;
 pub use fabric::{Fabric, GroupId};
+pub use share::SharedMemory;

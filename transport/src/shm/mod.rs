@@ -11,6 +11,7 @@ use rustix::net::{
 };
 
 use crate::doorbell::Doorbell;
+use crate::memory::Region;
 use crate::segment::{Geometry, Segment, SharedSegment};
 
 /// What goes with the two files: how the segment is cut, what its header holds, and the owner's place in it.
@@ -23,6 +24,20 @@ struct Offer {
 /// The bytes of an offer on the wire, whatever its numbers.
 const OFFER_BYTES: usize = 64;
 
+/// Hands over a region, without waiting.
+pub(crate) fn hand_over(socket: BorrowedFd<'_>, region: &Region) -> std::io::Result<()> {
+    send_files(socket, &(region.bytes() as u64).to_le_bytes(), &[region.file()])
+}
+
+/// Takes a region that the other end hands over. The outer error is the socket's, the inner one the memory's.
+pub(crate) fn take_over(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::Result<std::io::Result<Region>> {
+    let mut bytes = [0u8; 8];
+    let mut files = receive_files(socket, &mut bytes, deadline)?;
+    let file = files.pop().filter(|_| files.is_empty());
+    let open = |file| Region::attach(file, u64::from_le_bytes(bytes) as usize);
+    Ok(file.map_or_else(|| Err(std::io::Error::other("no memory came with the offer")), open))
+}
+
 /// Hands over a segment and a doorbell, without waiting.
 pub(crate) fn offer(
     socket: BorrowedFd<'_>,
@@ -33,29 +48,25 @@ pub(crate) fn offer(
     let mut bytes = [0u8; OFFER_BYTES];
     let offer = Offer { geometry: segment.geometry(), nonce };
     postcard::to_slice(&offer, &mut bytes).map_err(std::io::Error::other)?;
-    let files = [segment.file(), bell.file()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    send_files(socket, &bytes, &[segment.file(), bell.file()])
+}
+
+/// The most files that go with one message.
+const FILES_MAX: usize = 2;
+
+fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&files)), "there is space for two files");
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(files)), "there is space for {FILES_MAX} files");
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(std::io::Error::other("the socket is full")) }
 }
 
-/// A neighbour's segment and doorbell, as far as they could be opened.
-pub(crate) struct Neighbour {
-    pub(crate) segment: SharedSegment,
-    pub(crate) bell: Doorbell,
-}
-
-/// Takes what the other end offers, and opens it. The outer error is the socket's: the peer is gone or silent. The inner
-/// one says why its memory can't be used.
-pub(crate) fn accept(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::Result<std::io::Result<Neighbour>> {
-    let mut bytes = [0u8; OFFER_BYTES];
-    let mut files: Vec<OwnedFd> = Vec::new();
-    let mut filled = 0;
+fn receive_files(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Instant) -> std::io::Result<Vec<OwnedFd>> {
+    let (mut files, mut filled) = (Vec::new(), 0);
     while filled < bytes.len() {
         wait_readable(socket, deadline)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [std::io::IoSliceMut::new(&mut bytes[filled..])];
         let received = rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
@@ -69,6 +80,20 @@ pub(crate) fn accept(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::Resu
             }
         }
     }
+    Ok(files)
+}
+
+/// A neighbour's segment and doorbell, as far as they could be opened.
+pub(crate) struct Neighbour {
+    pub(crate) segment: SharedSegment,
+    pub(crate) bell: Doorbell,
+}
+
+/// Takes what the other end offers, and opens it. The outer error is the socket's: the peer is gone or silent. The inner
+/// one says why its memory can't be used.
+pub(crate) fn accept(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::Result<std::io::Result<Neighbour>> {
+    let mut bytes = [0u8; OFFER_BYTES];
+    let files = receive_files(socket, &mut bytes, deadline)?;
     Ok(open(&bytes, files))
 }
 

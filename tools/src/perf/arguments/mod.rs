@@ -7,6 +7,8 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use values::size;
+
 use super::failure::Failure;
 use super::names::{Operator, TypeName};
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use paceline_comm::{Buffers, Collective, DataType, ReduceOp, Request};
 
+use crate::perf::buffers::Memory;
+
 use super::{Comm, CommError};
 use crate::perf::verify::Data;
 use crate::perf::verify::format::{Family, Format};
@@ -113,6 +115,10 @@ impl Comm for Fake {
     }
     fn link(&self, peer: usize) -> &'static str {
         if peer == self.rank { "self" } else { "inproc" }
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Memory, CommError> {
+        Ok(Box::new(vec![0; bytes]))
     }
 
     fn run(&self, request: Request<'_>) -> Result<(), CommError> {

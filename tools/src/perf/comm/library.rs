@@ -6,6 +6,7 @@ use paceline_comm::{CallOptions, Communicator, Error, ErrorKind, Request};
 
 use super::{Comm, CommError};
 use crate::perf::arguments::Options;
+use crate::perf::buffers::Memory;
 use crate::perf::failure::Failure;
 
 /// What a call may take beyond the limit of a test, so that the test's own limit is always the first to pass.
@@ -15,12 +16,8 @@ const BEYOND_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// The ranks don't come together, or the options ask for what the library has not.
+/// The ranks don't come together.
 pub fn join(options: &Options) -> Result<Vec<Communicator>, Failure> {
-    if options.registered {
-        let text = "-R 1 (--local_register): registered buffers are not in this build; leave it out or pass 0";
-        return Err(Failure::NotInThisBuild(text.to_string()));
-    }
     let comms = Communicator::from_env_threads(options.ranks()).map_err(|error| Failure::Start(error.to_string()))?;
     let Some(limit) = options.timeout else { return Ok(comms) };
     let timeout = Some(limit + BEYOND_LIMIT);
@@ -54,6 +51,11 @@ impl Comm for Communicator {
 
     fn link(&self, peer: usize) -> &'static str {
         self.link_kind(peer).map_or("self", |kind| kind.name())
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Memory, CommError> {
+        let buffer = Communicator::alloc::<u8>(self, bytes).map_err(failed)?;
+        Ok(Box::new(buffer))
     }
 
     fn run(&self, request: Request<'_>) -> Result<(), CommError> {

@@ -6,6 +6,8 @@ pub mod library;
 
 use paceline_comm::Request;
 
+use super::buffers::Memory;
+
 /// One rank's end of a communicator.
 pub trait Comm: Send + Sync + 'static {
     /// This rank's number.
@@ -43,6 +45,13 @@ pub trait Comm: Send + Sync + 'static {
     ///
     /// Whatever the library reports.
     fn barrier(&self) -> Result<(), CommError>;
+
+    /// Zeroed memory of the library's own (`-R 1`). Every rank calls it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    fn alloc(&self, bytes: usize) -> Result<Memory, CommError>;
 
     /// Makes every call on every rank, under way or to come, fail. Does not wait.
     fn abort(&self, reason: &str);

@@ -1,0 +1,201 @@
+//! A rank of a job, for tests: does one step after the other, as its arguments say.
+//!
+//! ```text
+//! begin              says `begun`
+//! join               joins by the environment; says `joined` and by which links
+//! calls              every collective, in every length, with checks
+//! churn=SECONDS      calls without end; failing is expected, and reaching the limit is not
+//! result             says the digest of what all ranks must hold alike
+//! barrier            all come here
+//! traffic=ELEMENTS   all_to_all of that many f64 for each pair
+//! idle=MS            sleeps, and says how much processor time that took
+//! blocked=MS         all but rank 0 wait that long for a message from it, and say what that took
+//! sleep=MS           sleeps
+//! hold               says `held`, and waits until the process is ended
+//! drop               drops the communicator
+//! fork=HOW           forks; the child ends by `exit`, or by `drop` of the communicator first, or stays (`linger`)
+//! panic, exit=CODE, kill, stop
+//! ```
+//!
+//! `2:kill` is a step of rank 2 only. An error of the library is said as `error`, and ends the rank with code 3.
+
+use std::process::exit;
+use std::time::{Duration, Instant};
+
+use paceline_comm::{Communicator, Environment, Error, ReduceOp, Setup};
+use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, fork, kind_of, say};
+use rustix::process::{Signal, getpid, kill_process};
+
+/// No test takes longer; a worker that was forgotten ends by itself.
+const LIFETIME: Duration = Duration::from_secs(300);
+const FAILED: i32 = 3;
+
+struct Worker {
+    rank: usize,
+    comm: Option<Communicator>,
+    digest: Digest,
+}
+
+fn main() {
+    std::thread::spawn(|| {
+        std::thread::sleep(LIFETIME);
+        exit(99)
+    });
+    let rank = Setup::from_env(&Environment::from_process()).map_or(usize::MAX, |setup| setup.rank);
+    let mut worker = Worker { rank, comm: None, digest: Digest::new() };
+    for step in std::env::args().skip(1) {
+        let step = match step.split_once(':') {
+            Some((only, step)) if only.parse() == Ok(rank) => step.to_owned(),
+            Some(_) => continue,
+            None => step,
+        };
+        let (name, value) = step.split_once('=').unwrap_or((&step, ""));
+        if let Err(error) = worker.take(name, value) {
+            worker.fail(&error);
+        }
+    }
+    drop(worker.comm.take());
+    say("ended", worker.rank, "");
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+}
+
+fn millis(text: &str) -> Duration {
+    Duration::from_millis(number(text))
+}
+
+impl Worker {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        match name {
+            "begin" => say("begun", self.rank, ""),
+            "join" => self.join()?,
+            "calls" => {
+                for (_, call) in CALLS {
+                    LENGTHS.into_iter().try_for_each(|len| self.call(call, len))?;
+                }
+            }
+            "churn" => self.churn(Duration::from_secs_f64(number(value)))?,
+            "result" => say("result", self.rank, self.digest),
+            "barrier" => self.comm().barrier()?,
+            "traffic" => self.traffic(number(value))?,
+            "idle" => self.measure(|_| {
+                std::thread::sleep(millis(value));
+                Ok(())
+            })?,
+            "blocked" => self.blocked(millis(value))?,
+            "sleep" => std::thread::sleep(millis(value)),
+            "hold" => {
+                say("held", self.rank, "");
+                std::thread::sleep(LIFETIME);
+            }
+            "drop" => drop(self.comm.take()),
+            "fork" => self.fork(value),
+            "panic" => panic!("this rank was told to panic"),
+            "exit" => exit(number(value)),
+            "kill" => strike(Signal::KILL),
+            "stop" => strike(Signal::STOP),
+            _ => panic!("{name} is no step"),
+        }
+        Ok(())
+    }
+
+    fn comm(&self) -> &Communicator {
+        self.comm.as_ref().expect("the rank has joined")
+    }
+
+    fn join(&mut self) -> Result<(), Error> {
+        let comm = Communicator::from_env()?;
+        self.rank = comm.rank();
+        let links = (0..comm.size()).map(|peer| comm.link_kind(peer).map_or("self", |kind| kind.name()));
+        say("joined", self.rank, links.collect::<Vec<_>>().join(","));
+        self.comm = Some(comm);
+        Ok(())
+    }
+
+    fn call(&mut self, call: Call, len: usize) -> Result<(), Error> {
+        let comm = self.comm.as_ref().expect("the rank has joined");
+        call(comm, len, &mut self.digest)
+    }
+
+    fn churn(&mut self, limit: Duration) -> Result<(), Error> {
+        let end = Instant::now() + limit;
+        for turn in 0usize.. {
+            let (_, call) = CALLS[turn % CALLS.len()];
+            self.call(call, LENGTHS[turn / CALLS.len() % LENGTHS.len()])?;
+            if turn == 0 {
+                say("churning", self.rank, "");
+            }
+            if end < Instant::now() {
+                say("unharmed", self.rank, turn);
+                exit(4);
+            }
+        }
+        Ok(())
+    }
+
+    fn traffic(&mut self, elements: usize) -> Result<(), Error> {
+        let comm = self.comm();
+        let input = vec![comm.rank() as f64; elements * comm.size()];
+        let mut output = vec![f64::NAN; elements * comm.size()];
+        for _ in 0..3 {
+            comm.all_to_all(&input, &mut output)?;
+        }
+        let sound = output.iter().enumerate().all(|(i, found)| *found == (i / elements) as f64);
+        assert!(sound, "all_to_all of {elements}");
+        let mut total = input;
+        comm.all_reduce_in_place(&mut total, ReduceOp::Sum)
+    }
+
+    fn measure(&self, wait: impl FnOnce(&Communicator) -> Result<(), Error>) -> Result<(), Error> {
+        let before = cpu_time();
+        wait(self.comm())?;
+        say("used", self.rank, (cpu_time() - before).as_millis());
+        Ok(())
+    }
+
+    fn blocked(&self, time: Duration) -> Result<(), Error> {
+        let comm = self.comm();
+        if self.rank == 0 {
+            std::thread::sleep(time);
+            (1..comm.size()).try_for_each(|rank| comm.send(&[7u8], rank))
+        } else {
+            self.measure(|comm| comm.recv(&mut [0u8], 0))
+        }
+    }
+
+    fn fork(&mut self, how: &str) {
+        let child = match fork().expect("there is room for a process") {
+            Side::Parent(child) => child,
+            Side::Child if how == "linger" => loop {
+                std::thread::sleep(LIFETIME);
+            },
+            Side::Child => {
+                if how == "drop" {
+                    drop(self.comm.take());
+                }
+                exit(0)
+            }
+        };
+        say("forked", self.rank, child);
+        if how != "linger" {
+            let status =
+                rustix::process::waitpid(rustix::process::Pid::from_raw(child), rustix::process::WaitOptions::empty());
+            let (_, status) = status.expect("it is a child").expect("it was waited for");
+            assert_eq!(status.exit_status(), Some(0), "the child's end");
+        }
+    }
+
+    fn fail(&mut self, error: &Error) -> ! {
+        let peers: Vec<String> = error.peers().iter().map(usize::to_string).collect();
+        let peers = if peers.is_empty() { "-".to_owned() } else { peers.join(",") };
+        say("error", self.rank, format!("{} {peers} {error}", kind_of(error.kind())));
+        drop(self.comm.take());
+        exit(FAILED)
+    }
+}
+
+fn strike(signal: Signal) {
+    kill_process(getpid(), signal).expect("a process may signal itself");
+}

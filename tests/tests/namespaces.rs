@@ -1,0 +1,152 @@
+//! Communicators between hosts, played by network namespaces: IPv4, IPv6, shared memory inside and TCP across, the choice
+//! of interfaces and ports, and a link that goes down.
+
+use std::time::Duration;
+
+use paceline_tests::process::{Job, Namespaces, Net, Plan, Said, Socket, agree, sockets};
+
+const ALL: &str = "join calls result";
+const PORT: u16 = 29_500;
+
+/// Which host each rank runs on.
+type Places = &'static [usize];
+
+fn plan(network: &Namespaces, places: Places, at: std::net::IpAddr, steps: &str) -> Plan {
+    let prefixes: Vec<Vec<String>> = places.iter().map(|host| network.on(*host)).collect();
+    let place = format!("tcp://{}", std::net::SocketAddr::new(at, PORT));
+    Plan::new(places.len(), steps).variable("PACELINE_RENDEZVOUS", place).behind(move |rank| prefixes[rank].clone())
+}
+
+/// Ranks of one host must be joined by shared memory, those of different hosts by TCP.
+fn check_links(places: Places, said: &[Said]) {
+    for Said { rank, rest, .. } in said.iter().filter(|said| said.word == "joined") {
+        let link = |peer: usize| match () {
+            () if peer == *rank => "self",
+            () if places[peer] == places[*rank] => "shm",
+            () => "tcp",
+        };
+        let want: Vec<_> = (0..places.len()).map(link).collect();
+        assert_eq!(*rest, want.join(","), "the links of rank {rank} of {places:?}");
+    }
+}
+
+#[test]
+fn every_collective_between_hosts() {
+    let both = Net { hosts: 2, interfaces: 1, v4: true, v6: true };
+    let cases: [(Net, Places); 7] = [
+        (Net { v6: false, ..both }, &[0, 1]),
+        (Net { v4: false, ..both }, &[0, 1]),
+        (Net { v6: false, hosts: 3, ..both }, &[0, 1, 2]),
+        (Net { v4: false, hosts: 3, ..both }, &[0, 1, 2]),
+        (both, &[0, 0, 1, 1]),
+        (both, &[0, 1, 1, 1]),
+        (Net { hosts: 3, ..both }, &[2, 0, 1, 0, 2, 2, 1]),
+    ];
+    for (net, places) in cases {
+        let Some(network) = Namespaces::make(net) else { return };
+        let first = places[0];
+        let at = if net.v4 { network.v4(first, 0) } else { network.v6(first, 0) };
+        let said = plan(&network, places, at, ALL).all().succeed();
+        agree(places.len(), &said);
+        check_links(places, &said);
+    }
+}
+
+/// The addresses at which the sockets of a host are connected, and the ports at which they listen.
+fn connected(job: &Job, rank: usize) -> (Vec<std::net::IpAddr>, Vec<u16>) {
+    let sockets = sockets(job.ranks[rank].pid());
+    let is_meeting = |socket: &&Socket| socket.local.port() == PORT;
+    let (listening, connected): (Vec<Socket>, Vec<Socket>) = sockets.iter().partition(|socket| socket.listens);
+    let ports = listening.iter().filter(|socket| !is_meeting(socket)).map(|socket| socket.local.port());
+    (connected.iter().map(|socket| socket.local.ip()).collect(), ports.collect())
+}
+
+#[test]
+fn the_interface_and_family_that_are_asked_for_are_used() {
+    let net = Net { hosts: 2, interfaces: 2, v4: true, v6: true };
+    let Some(network) = Namespaces::make(net) else { return };
+    type Want = fn(&Namespaces, usize) -> std::net::IpAddr;
+    let cases: [(&str, &str, Want); 4] = [
+        ("eth1", "4", |network, host| network.v4(host, 1)),
+        ("=eth0", "6", |network, host| network.v6(host, 0)),
+        ("^lo,eth0", "any", |network, host| network.v4(host, 1)),
+        ("eth1", "6", |network, host| network.v6(host, 1)),
+    ];
+    for (interface, family, want) in cases {
+        let plan = plan(&network, &[0, 1], want(&network, 0), "join calls hold");
+        let mut job = plan.variable("PACELINE_INTERFACE", interface).variable("PACELINE_FAMILY", family).all();
+        job.hear_all(&["held"]);
+        for rank in 0..2 {
+            let (addresses, _) = connected(&job, rank);
+            let wanted = want(&network, rank);
+            assert!(!addresses.is_empty(), "rank {rank} has no connections");
+            let all = addresses.iter().all(|address| *address == wanted);
+            assert!(all, "{interface}, family {family}: rank {rank} is connected at {addresses:?}, not {wanted}");
+        }
+    }
+}
+
+#[test]
+fn ports_stay_in_their_range() {
+    let net = Net { hosts: 2, interfaces: 1, v4: true, v6: true };
+    let Some(network) = Namespaces::make(net) else { return };
+    let range = 41_000..=41_003;
+    let text = format!("{}-{}", range.start(), range.end());
+    let mut job =
+        plan(&network, &[0, 0, 1, 1], network.v4(0, 0), "join calls hold").variable("PACELINE_PORTS", &text).all();
+    job.hear_all(&["held"]);
+    for rank in [0, 2] {
+        let (_, ports) = connected(&job, rank);
+        assert_eq!(ports.len(), 2, "two ranks listen on the host of rank {rank}: {ports:?}");
+        assert!(ports.iter().all(|port| range.contains(port)), "ports {ports:?} are not in {text}");
+    }
+    drop(job);
+    let narrow = plan(&network, &[0, 0, 1], network.v4(0, 0), "join").variable("PACELINE_PORTS", "41000");
+    let narrow = narrow.variable("PACELINE_INIT_TIMEOUT", "4");
+    let mut job = narrow.all();
+    let said: Vec<Said> = job.hear_all(&["error"]);
+    let told = said.iter().filter(|said| said.text().contains("port 41000 is in use")).count();
+    assert_eq!(told, 1, "one of two ranks finds the port taken: {said:#?}");
+}
+
+#[test]
+fn a_wrong_interface_fails_at_once_and_lists_those_there_are() {
+    let net = Net { hosts: 2, interfaces: 2, v4: true, v6: false };
+    let Some(network) = Namespaces::make(net) else { return };
+    let plan = plan(&network, &[0, 1], network.v4(0, 0), "begin join").variable("PACELINE_INTERFACE", "ib0");
+    let mut rank = plan.rank(1);
+    let begun = rank.hear(&["begun"]);
+    let error = rank.hear(&["error"]);
+    for part in ["\"ib0\"", "eth0 (10.77.0.2", "eth1 (10.77.1.2", "lo (127.0.0.1"] {
+        assert!(error.text().contains(part), "{part} in {}", error.text());
+    }
+    assert!(error.at - begun.at < Duration::from_secs(1), "it took {:?}", error.at - begun.at);
+}
+
+/// Nothing tells the ranks; their deadline does, and it names the rank behind the link that is down.
+#[test]
+fn a_link_that_goes_down_is_named_within_the_deadline() {
+    let deadline = Duration::from_secs(3);
+    let cases: [(Places, usize, &[usize]); 4] =
+        [(&[0, 1], 1, &[1]), (&[0, 1, 2], 2, &[2]), (&[0, 1, 2], 0, &[0]), (&[0, 1, 2, 2], 1, &[1])];
+    for (places, host, victims) in cases {
+        let hosts = places.iter().max().unwrap() + 1;
+        let Some(network) = Namespaces::make(Net { hosts, interfaces: 1, v4: true, v6: false }) else { return };
+        let plan = plan(&network, places, network.v4(0, 0), "join churn=40").variable("PACELINE_TIMEOUT", "3");
+        let mut job = plan.all();
+        job.hear_all(&["churning"]);
+        let cut = paceline_tests::process::now();
+        network.cut(host, 0);
+        for rank in (0..places.len()).filter(|rank| places[*rank] != host) {
+            let error = job.ranks[rank].hear(&["error", "unharmed"]);
+            assert_eq!(error.word, "error", "rank {rank} of {places:?}");
+            assert_eq!(error.peers(), victims, "rank {rank} of {places:?}, host {host} cut off: {}", error.text());
+            let took = error.at.saturating_sub(cut);
+            assert!(took < deadline + Duration::from_secs(2), "rank {rank} took {took:?}: {}", error.text());
+        }
+        for rank in (0..places.len()).filter(|rank| places[*rank] == host) {
+            let error = job.ranks[rank].hear(&["error", "unharmed"]);
+            assert_eq!(error.word, "error", "rank {rank} of {places:?}, cut off");
+        }
+    }
+}

@@ -142,7 +142,7 @@ fn a_work_ends_with_its_calls_timeout() {
             if comm.rank() == 1 {
                 return comm.recv(&mut [0u8], 0).unwrap_err();
             }
-            let hasty = CallOptions { timeout: Some(Duration::from_millis(100)), algorithm: None };
+            let hasty = CallOptions { timeout: Some(Duration::from_secs(1)), algorithm: None };
             let work = comm.with(hasty).start_all_reduce(vec![1u8; 3], ReduceOp::Sum).unwrap();
             let begin = Instant::now();
             let error = work.wait().unwrap_err();

@@ -169,7 +169,7 @@ impl Core {
         {
             return known;
         }
-        let error = fault::explain(self, found, &active.call, active.operation.stamps.own());
+        let error = fault::explain(self, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
     }
 

@@ -14,7 +14,7 @@ use paceline_transport::{Clock, Endpoint, Time};
 use super::active::Active;
 use super::fault;
 use super::notice::{Notice, Status};
-use super::operation::{Channels, Fault};
+use super::operation::{Channels, Fault, FaultCause};
 use super::shared::{Attention, Stop};
 use super::stamp::Fingerprint;
 use super::wait::{Pause, WaitPolicy, Waiter};
@@ -164,7 +164,12 @@ impl Core {
     }
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
-        let error = fault::explain(self, found, &active.call, active.operation.stamps.own());
+        if matches!(found.cause, FaultCause::Link(_))
+            && let Err(known) = self.hear_why(found.peer)
+        {
+            return known;
+        }
+        let error = fault::explain(self, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
     }
 

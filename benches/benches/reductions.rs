@@ -1,5 +1,6 @@
 //! Reductions against memcpy: bytes of target per second, in the second-level cache.
 
+#![allow(missing_docs, reason = "what the macros of criterion make has none")]
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use paceline_comm::reduce::Kernel;
 use paceline_comm::{DataType, ReduceOp};

@@ -63,10 +63,15 @@ pub fn run_paceline(mut worker: Command, ranks: usize) -> String {
     let place: String = place.chars().filter(|c| c.is_ascii_alphanumeric() || ":/-".contains(*c)).collect();
     worker.env("PACELINE_RENDEZVOUS", place).env("PACELINE_SIZE", ranks.to_string());
     let start = |rank: usize| {
-        worker.env("PACELINE_RANK", rank.to_string()).stdout(Stdio::piped()).spawn().expect("starting a rank of paceline")
+        worker
+            .env("PACELINE_RANK", rank.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starting a rank of paceline")
     };
     let children: Vec<_> = (0..ranks).map(start).collect();
-    let outputs: Vec<_> = children.into_iter().map(|child| child.wait_with_output().expect("waiting for a rank")).collect();
+    let outputs: Vec<_> =
+        children.into_iter().map(|child| child.wait_with_output().expect("waiting for a rank")).collect();
     assert!(outputs.iter().all(|output| output.status.success()), "a rank of paceline failed");
     String::from_utf8_lossy(&outputs[0].stdout).into_owned()
 }

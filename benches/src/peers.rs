@@ -102,7 +102,9 @@ fn found(mut mpi: Mpi, compiler: &str, before: &[String], after: &[&str]) -> Pee
     command.args(["-O2", "-march=native", "-o"]).arg(&mpi.program).args(before).arg(source).args(after);
     match command.output() {
         Ok(output) if output.status.success() => Peer::Found(mpi),
-        Ok(output) => missing(mpi.name, format!("{compiler} fails: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => {
+            missing(mpi.name, format!("{compiler} fails: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
         Err(error) => missing(mpi.name, format!("{compiler}: {error}")),
     }
 }

@@ -14,9 +14,7 @@ type Places = &'static [usize];
 fn plan(network: &Namespaces, places: Places, at: std::net::IpAddr, steps: &str) -> Plan {
     let prefixes: Vec<Vec<String>> = places.iter().map(|host| network.on(*host)).collect();
     let place = format!("tcp://{}", std::net::SocketAddr::new(at, PORT));
-    Plan::new(places.len(), steps)
-        .variable("PACELINE_RENDEZVOUS", place)
-        .behind(move |rank| prefixes[rank].clone())
+    Plan::new(places.len(), steps).variable("PACELINE_RENDEZVOUS", place).behind(move |rank| prefixes[rank].clone())
 }
 
 /// Ranks of one host must be joined by shared memory, those of different hosts by TCP.
@@ -94,7 +92,8 @@ fn ports_stay_in_their_range() {
     let Some(network) = Namespaces::make(net) else { return };
     let range = 41_000..=41_003;
     let text = format!("{}-{}", range.start(), range.end());
-    let mut job = plan(&network, &[0, 0, 1, 1], network.v4(0, 0), "join calls hold").variable("PACELINE_PORTS", &text).all();
+    let mut job =
+        plan(&network, &[0, 0, 1, 1], network.v4(0, 0), "join calls hold").variable("PACELINE_PORTS", &text).all();
     job.hear_all(&["held"]);
     for rank in [0, 2] {
         let (_, ports) = connected(&job, rank);

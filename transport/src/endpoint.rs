@@ -1,6 +1,5 @@
 //! One rank's end of all its links: sending, receiving, sleeping, and news of its peers.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,8 +41,8 @@ pub struct Endpoint {
     poller: Option<Poller>,
     /// The process that made the endpoint: a forked child must not speak for it.
     process: u32,
-    /// Where the next look for control events starts.
-    next_event: usize,
+    /// Whose control path may have something: what was read to its end has not, until the poller says so.
+    stirred: Vec<bool>,
 }
 
 struct Poller {
@@ -60,7 +59,8 @@ impl Endpoint {
     ) -> Endpoint {
         assert!(me < links.len() && links.len() == peers.len());
         let waker = Waker { doorbell, sleeping: Arc::new(AtomicBool::new(false)) };
-        Endpoint { me, links, peers, segment, waker, poller: None, process: std::process::id(), next_event: 0 }
+        let stirred = vec![true; links.len()];
+        Endpoint { me, links, peers, segment, waker, poller: None, process: std::process::id(), stirred }
     }
 
     /// This rank's number.
@@ -147,13 +147,15 @@ impl Endpoint {
 
     /// The next piece of news from any peer.
     pub fn control_event(&mut self) -> Option<(usize, ControlEvent)> {
-        let size = self.size();
-        for step in 0..size {
-            let peer = (self.next_event + step) % size;
-            if let Some(event) = self.links[peer].as_mut().and_then(Link::control_event) {
-                self.next_event = peer;
+        for (peer, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            if !self.stirred[peer] && link.control_file().is_some() {
+                continue;
+            }
+            if let Some(event) = link.control_event() {
                 return Some((peer, event));
             }
+            self.stirred[peer] = false;
         }
         None
     }
@@ -191,7 +193,15 @@ impl Endpoint {
         };
         let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); 16];
         match epoll::wait(&poller.epoll, &mut events, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok((found, _)) => {
+                for event in found {
+                    let peer = event.data.u64();
+                    if peer < self.stirred.len() as u64 {
+                        self.stirred[peer as usize] = true;
+                    }
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         self.waker.doorbell.quiet();
@@ -208,12 +218,18 @@ impl Endpoint {
 
     /// Edge-triggered, so that a link whose news waits for another link's doesn't keep the sleeper awake.
     fn make_poller(&self) -> std::io::Result<Poller> {
+        const NOBODY: epoll::EventData = epoll::EventData::new_u64(u64::MAX);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let both = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&epoll, self.waker.doorbell.file(), epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        for link in self.links.iter().flatten() {
-            for file in link.files() {
-                epoll::add(&epoll, file.as_fd(), epoll::EventData::new_u64(1), both)?;
+        let edge = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&epoll, self.waker.doorbell.file(), NOBODY, epoll::EventFlags::IN)?;
+        for (peer, link) in self.links.iter().enumerate() {
+            let Some(link) = link else { continue };
+            if let Some(file) = link.control_file() {
+                let whose = epoll::EventData::new_u64(peer as u64);
+                epoll::add(&epoll, file, whose, edge | epoll::EventFlags::IN)?;
+            }
+            for file in link.data_files() {
+                epoll::add(&epoll, file, NOBODY, edge | epoll::EventFlags::IN | epoll::EventFlags::OUT)?;
             }
         }
         Ok(Poller { epoll })

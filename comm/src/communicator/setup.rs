@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::SimNetwork;
-use paceline_transport::{Environment, Fabric, GroupId, MeshError, Setup};
+use paceline_transport::{Clock, Environment, Fabric, GroupId, MeshError, Setup};
 
 use super::Communicator;
 use crate::engine::Driver;
@@ -19,11 +19,25 @@ impl Communicator {
     ///
     /// If `size` is 0, or memory or files for the links can't be had.
     pub fn in_process(size: usize) -> Result<Vec<Communicator>> {
+        Communicator::within(size, Driver::Threads)
+    }
+
+    /// As [`Communicator::in_process`], for one thread that has all ranks: calls are started, never waited in, and move
+    /// when [`Communicator::step`] is called on each rank in turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Communicator::in_process`].
+    pub fn in_one_thread(size: usize) -> Result<Vec<Communicator>> {
+        Communicator::within(size, Driver::Steps)
+    }
+
+    fn within(size: usize, driver: Driver) -> Result<Vec<Communicator>> {
         let members: Arc<[usize]> = (0..size).collect();
         let joined = Fabric::in_process(size)?;
         let comm = |(fabric, endpoint)| {
-            let facts = Facts::in_process(size);
-            Communicator::over(endpoint, fabric, (GroupId::WORLD, members.clone()), facts, Setup::TIMEOUT)
+            let (facts, group) = (Facts::in_process(size), (GroupId::WORLD, members.clone()));
+            Communicator::driven((driver, Clock::Real), endpoint, fabric, group, facts, Setup::TIMEOUT)
         };
         Ok(joined.into_iter().map(comm).collect())
     }

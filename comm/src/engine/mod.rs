@@ -1,5 +1,6 @@
 //! Runs schedules over links: rounds, lanes, deadlines, failures. `README.md` says who drives and how work changes hands.
 
+mod active;
 mod blame;
 mod core;
 mod fault;
@@ -12,8 +13,11 @@ mod shape;
 mod shared;
 mod stamp;
 mod wait;
+mod walk;
+mod watch;
 
-pub(crate) use self::core::{Active, Core};
+pub(crate) use self::core::Core;
+pub(crate) use active::Active;
 pub(crate) use memory::Memory;
 pub(crate) use operation::{Channels, Naming, Operation};
 pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use paceline_transport::Waker;
 use paceline_transport::sim::RankStep;
 
-use super::core::{Active, Core};
+use super::active::Active;
+use super::core::Core;
 use super::handover::{Signal, Submissions};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -122,7 +123,7 @@ impl Engine {
                 .hint("start the call and step the rank"));
         }
         match self.inner.core.try_lock() {
-            Ok(mut core) => core.drive(&self.inner.attention, calls.as_mut()),
+            Ok(mut core) => core.drive_safely(&self.inner.attention, calls.as_mut()),
             Err(TryLockError::WouldBlock) => {
                 let completions: Result<Vec<_>> = calls.into_iter().map(|active| self.submit(active)).collect();
                 let ends = completions?.into_iter().map(|end| end.wait(None).expect("waits without a deadline"));
@@ -188,7 +189,7 @@ impl Inner {
             // Once more after the end, so that no call that came late waits for ever.
             open = self.signal.wait();
             let Ok(mut core) = self.core.lock() else { return };
-            let result = core.attend(&self.attention).and_then(|()| core.drive(&self.attention, &mut []));
+            let result = core.attend(&self.attention).and_then(|()| core.drive_safely(&self.attention, &mut []));
             if let Err(error) = result {
                 core.end_all(&error);
             }
@@ -220,4 +221,64 @@ impl Drop for Engine {
 
 fn poisoned() -> Error {
     Error::new(ErrorKind::Internal, "an earlier call panicked inside the engine").hint("please report the panic's text")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use paceline_transport::Clock;
+
+    use super::super::{Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicy};
+    use super::*;
+    use crate::algorithm::row;
+    use crate::collective::Collective;
+    use crate::engine::Fingerprint;
+    use crate::error::CallName;
+    use crate::reduce::{DataType, Kernel, ReduceOp};
+
+    /// A copy of 400 bytes whose output has `bytes`.
+    fn copy_into(bytes: usize, sequence: u64) -> Active {
+        let row = row(Collective::AllReduce, "ring").unwrap();
+        let kernel = Kernel::of(DataType::F32, ReduceOp::Sum);
+        let slicing = Slicing { chunk_bytes: 1 << 20, lanes: 1 };
+        let plan =
+            Plan::new(Collective::AllReduce, row.name, row.program(0, 1, 0), kernel, 4, Extent::Vector(100), slicing);
+        let (input, output) = (vec![1u8; 400].leak(), vec![0u8; 400].leak());
+        // SAFETY: both are leaked, at least that long, and nobody else knows them.
+        let memory = unsafe { Memory::new((input.as_ptr(), 400), (output.as_mut_ptr(), bytes), 0, None) };
+        let collective = Collective::AllReduce;
+        let (data_type, op, count) = (DataType::F32, 0, 100);
+        let fingerprint = Fingerprint { collective, data_type, op, row: 0, root: 0, count, uneven: false };
+        let stamps = Stamps::collective(fingerprint, None);
+        let channels = Channels::Collective { sequence };
+        let operation = Operation::new(Arc::new(plan), memory, channels, Naming::Whole, stamps);
+        let call = CallName { collective, sequence, algorithm: Cow::Borrowed("ring"), size: 1 };
+        Active::new(operation, call, Duration::from_secs(5), None)
+    }
+
+    fn engine() -> Engine {
+        let endpoint = paceline_transport::endpoint::in_process(1).unwrap().remove(0);
+        Engine::new(Core::new(endpoint, Clock::Real, WaitPolicy::for_host(1, 1, false)), Driver::Threads)
+    }
+
+    #[test]
+    fn a_panic_in_a_blocking_call_is_an_error_and_the_end() {
+        let engine = engine();
+        engine.run([copy_into(400, 1)]).unwrap();
+        let error = engine.run([copy_into(40, 2)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        let error = engine.run([copy_into(400, 3)]).unwrap_err();
+        assert!(error.to_string().contains("has failed"), "{error}");
+    }
+
+    #[test]
+    fn a_panic_in_a_started_call_ends_all_that_wait() {
+        let engine = engine();
+        let bad = engine.submit(copy_into(40, 1)).unwrap();
+        let good = engine.submit(copy_into(400, 2)).unwrap();
+        let limit = Some(Instant::now() + Duration::from_secs(10));
+        assert_eq!(bad.wait(limit).unwrap().unwrap_err().kind(), ErrorKind::Internal);
+        assert!(good.wait(limit).is_some(), "no call waits for ever");
+    }
 }

@@ -143,13 +143,17 @@ impl Link {
         }
     }
 
+    /// The file whose readiness means news on the control path; `None` where that is no file.
+    pub(crate) fn control_file(&self) -> Option<BorrowedFd<'_>> {
+        self.control.file()
+    }
+
     /// Files whose readiness means that it is worth looking at the link again.
-    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
-        let mut files: Vec<_> = self.control.file().into_iter().collect();
-        if let Kind::Tcp(tcp) = &self.kind {
-            files.extend(tcp.fds());
+    pub(crate) fn data_files(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.kind {
+            Kind::Tcp(tcp) => tcp.fds().collect(),
+            Kind::Inproc(_) | Kind::Shm(_) | Kind::Sim(_) => Vec::new(),
         }
-        files
     }
 
     pub(crate) fn notify(&mut self, notice: &[u8]) {

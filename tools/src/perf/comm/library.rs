@@ -5,8 +5,8 @@ use std::time::Duration;
 use paceline_comm::{CallOptions, Communicator, Error, ErrorKind, Request};
 
 use super::{Comm, CommError};
-use crate::perf::buffers::Memory;
 use crate::perf::arguments::Options;
+use crate::perf::buffers::Memory;
 use crate::perf::failure::Failure;
 
 /// What a call may take beyond the limit of a test, so that the test's own limit is always the first to pass.

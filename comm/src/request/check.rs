@@ -1,77 +1,13 @@
-//! A call as data: what is asked for, over which buffers, and whether it can be meant.
+//! Whether a request can be meant: everything that one rank can find out alone, before anything moves.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::needs::{Needs, apart, long_enough};
+use super::{Buffers, Counts, Request};
 use crate::collective::Collective;
 use crate::engine::{Extent, Fingerprint, Shape};
 use crate::error::{Error, Result};
-use crate::reduce::{DataType, ReduceOp};
-
-/// One call of a collective, without its communicator.
-///
-/// Typed methods of [`crate::Communicator`] build these; programs that learn types and operators at run time may build
-/// them themselves and pass them to [`crate::Communicator::run`].
-#[derive(Debug)]
-pub struct Request<'a> {
-    /// What to do.
-    pub collective: Collective,
-    /// What the elements are.
-    pub data_type: DataType,
-    /// How they are combined, where they are.
-    pub op: ReduceOp,
-    /// The root; the peer to send to, for `Send` and `SendRecv`; the peer to receive from, for `Recv`.
-    pub root: usize,
-    /// The peer to receive from, for `SendRecv`.
-    pub source: usize,
-    /// Elements of the vector (`all_reduce`, `reduce`, `broadcast`, `send`, `recv`), or of one block (all others).
-    /// `send_recv` doesn't look at it: its lengths are those of the buffers.
-    pub count: usize,
-    /// Where the elements are and go.
-    pub buffers: Buffers<'a>,
-    /// Blocks of different lengths, for the collectives that have blocks. Then `count` is not looked at.
-    pub counts: Option<Counts<'a>>,
-}
-
-/// The bytes of a call. Elements need no alignment.
-#[derive(Debug)]
-pub enum Buffers<'a> {
-    /// Input and output apart.
-    Separate {
-        /// What this rank brings. May be empty where it brings nothing.
-        input: &'a [u8],
-        /// Where the result goes. May be empty where there is none.
-        output: &'a mut [u8],
-    },
-    /// One buffer for both, as large as the larger. The smaller lies in its place inside: this rank's block.
-    InPlace(&'a mut [u8]),
-}
-
-/// Lengths and places of uneven blocks, in elements, one per rank.
-///
-/// `all_gather` and `gather` read `recv_*`, the same on every rank; `scatter` and `reduce_scatter` read `send_*`, the
-/// same on every rank; `all_to_all` reads both. Offsets that are left empty are the sums of the counts before.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts<'a> {
-    /// Elements for each rank.
-    pub send_counts: &'a [usize],
-    /// Where they start in the input.
-    pub send_offsets: &'a [usize],
-    /// Elements from each rank.
-    pub recv_counts: &'a [usize],
-    /// Where they go in the output.
-    pub recv_offsets: &'a [usize],
-}
-
-/// What may differ from call to call.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CallOptions {
-    /// How long the call may take; the communicator's timeout where `None`.
-    pub timeout: Option<Duration>,
-    /// The algorithm's name, instead of the choice by price. The same on every rank.
-    pub algorithm: Option<String>,
-}
 
 /// A request that has been found sound: its addresses, its geometry, and what the ranks must agree on.
 pub(crate) struct Sound {
@@ -87,38 +23,6 @@ pub(crate) struct Sound {
     pub(crate) message: (u64, u64),
     /// Bytes of the message as the choice of a row sees it: the vector, or all blocks together.
     pub(crate) message_bytes: usize,
-}
-
-impl<'a> Request<'a> {
-    /// A request with root 0, source 0, the sum, and blocks of one length.
-    #[must_use]
-    pub fn new(collective: Collective, data_type: DataType, count: usize, buffers: Buffers<'a>) -> Request<'a> {
-        Request { collective, data_type, op: ReduceOp::Sum, root: 0, source: 0, count, buffers, counts: None }
-    }
-
-    /// The same with another operator.
-    #[must_use]
-    pub fn op(self, op: ReduceOp) -> Request<'a> {
-        Request { op, ..self }
-    }
-
-    /// The same with another root, or peer.
-    #[must_use]
-    pub fn root(self, root: usize) -> Request<'a> {
-        Request { root, ..self }
-    }
-
-    /// The same with another peer to receive from.
-    #[must_use]
-    pub fn source(self, source: usize) -> Request<'a> {
-        Request { source, ..self }
-    }
-
-    /// The same with blocks of different lengths.
-    #[must_use]
-    pub fn counts(self, counts: Counts<'a>) -> Request<'a> {
-        Request { counts: Some(counts), ..self }
-    }
 }
 
 /// Bytes of `count` elements, or why there can't be so many.
@@ -312,72 +216,6 @@ impl Request<'_> {
             }
         }
     }
-}
-
-/// How long a rank's buffers must be, in bytes, and where its own block lies in the larger one.
-struct Needs {
-    input: usize,
-    output: usize,
-    block_in_input: Range<usize>,
-    block_in_output: Range<usize>,
-}
-
-impl Needs {
-    fn of(collective: Collective, me: usize, root: usize, ranks: usize, extent: &Extent, size: usize) -> Needs {
-        let (one_in, all_in, one_out, all_out, block_in, block_out) = match extent {
-            Extent::Vector(count) => (count * size, count * size, count * size, count * size, 0..0, 0..0),
-            Extent::Blocks(count) => {
-                let block = count * size;
-                let place = me * block..(me + 1) * block;
-                (block, block * ranks, block, block * ranks, place.clone(), place)
-            }
-            Extent::Uneven { input, output } => {
-                let end = |shape: &Shape| match shape {
-                    Shape::Table(ranges) => ranges.iter().map(|range| range.end).max().unwrap_or(0),
-                    _ => unreachable!("uneven blocks have tables"),
-                };
-                let place = |shape: &Shape| match shape {
-                    Shape::Table(ranges) if ranges.len() == ranks => ranges[me].clone(),
-                    _ => 0..0,
-                };
-                (end(input), end(input), end(output), end(output), place(input), place(output))
-            }
-        };
-        let at_root = |bytes: usize| if me == root { bytes } else { 0 };
-        let (input, output) = match collective {
-            Collective::AllReduce | Collective::SendRecv => (one_in, one_out),
-            Collective::Reduce => (one_in, at_root(one_out)),
-            Collective::Broadcast => (at_root(one_in), one_out),
-            Collective::AllGather => (one_in, all_out),
-            Collective::ReduceScatter => (all_in, one_out),
-            Collective::AllToAll => (all_in, all_out),
-            Collective::Gather => (one_in, at_root(all_out)),
-            Collective::Scatter => (at_root(all_in), one_out),
-            Collective::Barrier => (0, 0),
-            Collective::Send => (one_in, 0),
-            Collective::Recv => (0, one_out),
-        };
-        Needs { input, output, block_in_input: block_in, block_in_output: block_out }
-    }
-}
-
-fn long_enough(collective: Collective, which: &str, bytes: usize, needed: usize) -> Result<()> {
-    if needed <= bytes {
-        return Ok(());
-    }
-    let cause = format!("the {which} of {collective} has {bytes} bytes but {needed} are needed");
-    Err(Error::invalid(cause).hint("check the count, the element type and the number of ranks"))
-}
-
-/// Safe code can't lend overlapping buffers; foreign code can.
-fn apart(collective: Collective, input: &[u8], output: &[u8]) -> Result<()> {
-    let (a, b) = (input.as_ptr_range(), output.as_ptr_range());
-    if input.is_empty() || output.is_empty() || a.end <= b.start || b.end <= a.start {
-        return Ok(());
-    }
-    let bytes = (a.end as usize).min(b.end as usize) - (a.start as usize).max(b.start as usize);
-    Err(Error::invalid(format!("input and output of {collective} overlap by {bytes} bytes"))
-        .hint("pass one buffer as in place, or two apart"))
 }
 
 fn table(counts: &[usize], offsets: &[usize], what: &str, size: usize, ranks: usize) -> Result<Vec<Range<usize>>> {

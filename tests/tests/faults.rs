@@ -18,6 +18,12 @@ const DEATH_IS_NOTICED: Duration = Duration::from_secs(1);
 enum Phase {
     Joining,
     Calling,
+    /// In splits, and in calls of what they make.
+    Splitting,
+}
+
+impl Phase {
+    const ALL: [Phase; 3] = [Phase::Joining, Phase::Calling, Phase::Splitting];
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +41,7 @@ fn cases(strike: Strike) -> Vec<Case> {
     for seed in seeds(1) {
         for size in [2, 3, 4, 8] {
             for links in ["shm", "tcp"] {
-                for phase in [Phase::Joining, Phase::Calling] {
+                for phase in Phase::ALL {
                     cases.push(Case { size, links, strike, phase, seed });
                 }
             }
@@ -44,39 +50,60 @@ fn cases(strike: Strike) -> Vec<Case> {
     cases
 }
 
-/// Strikes one rank: who, and how long after it each survivor had its error.
-fn run(case: Case) -> (usize, Vec<Duration>) {
-    let Case { size, links, strike, phase, seed } = case;
-    let mut random = random(seed, &format!("{size} {links} {strike:?} {phase:?}"));
-    let victim = random.below(size as u64) as usize;
-    let timeout = format!("{}ms", TIMEOUT.as_millis());
-    let plan = Plan::new(size, "begin join churn=30").variable("PACELINE_LINKS", links);
-    let mut job = plan.variable("PACELINE_TIMEOUT", &timeout).variable("PACELINE_INIT_TIMEOUT", &timeout).all();
-    let (first, longest) = match phase {
-        Phase::Joining => ("begun", 20_000),
-        Phase::Calling => ("churning", 100_000),
-    };
-    let began = job.hear_all(&[first]).iter().map(|said| said.at).max().unwrap();
-    std::thread::sleep(Duration::from_micros(random.below(longest)));
-    let struck = job.ranks[victim].strike(strike);
-    let limit = SLACK
-        + match (strike, phase) {
-            (Strike::Kill, Phase::Calling) => DEATH_IS_NOTICED,
-            (_, _) => TIMEOUT,
+impl Case {
+    /// Strikes one rank; how long after it each survivor had its error.
+    fn run(self) -> Vec<Duration> {
+        let Case { size, links, strike, phase, seed } = self;
+        let mut random = random(seed, &format!("{size} {links} {strike:?} {phase:?}"));
+        let victim = random.below(size as u64) as usize;
+        let timeout = format!("{}ms", TIMEOUT.as_millis());
+        let steps = if phase == Phase::Splitting { "begin join splits=30" } else { "begin join churn=30" };
+        let plan = Plan::new(size, steps).variable("PACELINE_LINKS", links);
+        let mut job = plan.variable("PACELINE_TIMEOUT", &timeout).variable("PACELINE_INIT_TIMEOUT", &timeout).all();
+        let (first, longest) = match phase {
+            Phase::Joining => ("begun", 20_000),
+            Phase::Calling | Phase::Splitting => ("churning", 100_000),
         };
-    let point = struck.saturating_sub(began);
-    let case = format!("{case:?}: rank {victim} struck {point:?} after all had {first}");
-    let mut latencies = Vec::new();
-    for survivor in (0..size).filter(|rank| *rank != victim) {
-        let error = job.ranks[survivor].hear(&["error", "unharmed"]);
-        assert_eq!(error.word, "error", "{case}: rank {survivor} saw nothing\n{}", job.report());
-        assert_eq!(error.peers(), [victim], "{case}: rank {survivor} says {}\n{}", error.text(), job.report());
-        let took = error.at.saturating_sub(struck);
-        assert!(took < limit, "{case}: rank {survivor} took {took:?}: {}", error.text());
-        latencies.push(took);
+        let began = job.hear_all(&[first]).iter().map(|said| said.at).max().unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(longest)));
+        let (struck, pid) = (job.ranks[victim].strike(strike), job.ranks[victim].pid());
+        let point = struck.saturating_sub(began);
+        let case = format!("{self:?}: rank {victim} (pid {pid}) struck {point:?} after all had {first}");
+        let mut latencies = Vec::new();
+        for survivor in (0..size).filter(|rank| *rank != victim) {
+            let error = job.ranks[survivor].hear(&["error", "unharmed"]);
+            let took = error.at.saturating_sub(struck);
+            let is_sound = error.word == "error" && self.names(&error, victim, pid) && took < self.limit(&error);
+            assert!(is_sound, "{case}: rank {survivor} after {took:?}: {error:?}\n{}", job.report());
+            latencies.push(took);
+        }
+        clean_up(job, &case);
+        latencies
     }
-    clean_up(job, &case);
-    (victim, latencies)
+
+    /// Whether an error names the victim, and no one else.
+    fn names(&self, error: &Said, victim: usize, pid: u32) -> bool {
+        match (self.phase, self.strike) {
+            (Phase::Joining | Phase::Calling, _) => error.peers() == [victim],
+            // A part numbers its ranks in its own way.
+            (Phase::Splitting, Strike::Kill) => {
+                error.peers().len() == 1 && error.text().contains(&format!("pid {pid})"))
+            }
+            // Ranks that wait for the victim in a part don't answer to the others, who can't tell them from it.
+            (Phase::Splitting, Strike::Stop) => error.text().contains(&format!("pid {pid})")),
+        }
+    }
+
+    /// How long after the strike the error must have come.
+    fn limit(&self, error: &Said) -> Duration {
+        // A rank that dies before it has met anybody is missing, and no more is known of it.
+        let never_came = ["missing rank", "no answer from rank 0"].iter().any(|text| error.text().contains(text));
+        SLACK
+            + match self.strike {
+                Strike::Kill if !never_came => DEATH_IS_NOTICED,
+                _ => TIMEOUT,
+            }
+    }
 }
 
 fn clean_up(mut job: Job, case: &str) {
@@ -96,12 +123,22 @@ fn summary(mut latencies: Vec<Duration>) -> String {
     format!("{:.1} ms, at most {:.1} ms, of {}", millis(middle), millis(last), latencies.len())
 }
 
-fn strike_all(strike: Strike) {
+/// Runs all cases, some at the same time.
+fn strike_all(strike: Strike, at_once: usize) {
     let room = Room::enter();
-    for phase in [Phase::Joining, Phase::Calling] {
+    for phase in Phase::ALL {
         for links in ["shm", "tcp"] {
             let cases = cases(strike).into_iter().filter(|case| case.phase == phase && case.links == links);
-            let latencies: Vec<Duration> = cases.flat_map(|case| run(case).1).collect();
+            let cases: Vec<Case> = cases.collect();
+            let mut latencies = Vec::new();
+            for some in cases.chunks(at_once) {
+                std::thread::scope(|scope| {
+                    let running: Vec<_> = some.iter().map(|case| scope.spawn(|| case.run())).collect();
+                    for case in running {
+                        latencies.extend(case.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                    }
+                });
+            }
             println!("{strike:?} while {phase:?} on {links}: noticed after {}", summary(latencies));
         }
     }
@@ -111,12 +148,13 @@ fn strike_all(strike: Strike) {
 
 #[test]
 fn a_rank_that_is_killed_is_named() {
-    strike_all(Strike::Kill);
+    strike_all(Strike::Kill, 1);
 }
 
 #[test]
 fn a_rank_that_is_stopped_is_named_at_the_deadline() {
-    strike_all(Strike::Stop);
+    // They wait for their deadlines, mostly.
+    strike_all(Strike::Stop, 8);
 }
 
 /// What a rank may do instead of its part, and the kind of error that the others get.

@@ -14,7 +14,7 @@ use paceline_transport::{Clock, Endpoint, Time};
 use super::active::Active;
 use super::fault;
 use super::notice::{Notice, Status};
-use super::operation::{Channels, Fault};
+use super::operation::{Channels, Fault, FaultCause};
 use super::shared::{Attention, Stop};
 use super::stamp::Fingerprint;
 use super::wait::{Pause, WaitPolicy, Waiter};
@@ -164,6 +164,11 @@ impl Core {
     }
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
+        if let FaultCause::Link(error) = &found.cause
+            && let Err(reason) = self.hear_why(found.peer, error)
+        {
+            return reason;
+        }
         let error = fault::explain(self, found, &active.call, active.operation.stamps.own());
         self.fail(error)
     }
@@ -183,7 +188,7 @@ impl Core {
         let (submitted, stop) = attention.take();
         self.active.extend(submitted);
         match stop {
-            Some(Stop::Abort(reason)) => Err(self.fail(Error::new(ErrorKind::Aborted, reason))),
+            Some(Stop::Fail(error)) => Err(self.fail(error)),
             Some(Stop::Drop) if !self.active.is_empty() => {
                 let error = Error::new(ErrorKind::Aborted, "the communicator was dropped while calls were under way");
                 self.end_all(&error);

@@ -1,6 +1,8 @@
 //! What a rank looks at when nothing moves: frames in the way, news of its peers, and deadlines.
 
-use paceline_transport::{ControlEvent, LinkError, LinkKind, Time};
+use std::time::Duration;
+
+use paceline_transport::{Clock, ControlEvent, LinkError, LinkKind, Time};
 
 use super::active::{Active, Clocked};
 use super::core::Core;
@@ -8,6 +10,9 @@ use super::fault;
 use super::notice::{Notice, Status};
 use super::operation::Channels;
 use crate::error::{Error, Result};
+
+/// How much later than its link's end a peer's last word may come.
+const EXPLANATION: Duration = Duration::from_millis(500);
 
 impl Core {
     /// Moves frames aside that a waiting call is stuck behind; whether any were. A frame of a collective that has ended
@@ -33,6 +38,7 @@ impl Core {
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
+                    self.hear_why(peer, &error)?;
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
                 }
@@ -50,7 +56,11 @@ impl Core {
             match event {
                 ControlEvent::Left => self.peers[peer].left = true,
                 ControlEvent::Died(how) => {
-                    let error = fault::died(self, peer, &how);
+                    let error = self.in_call(mine, fault::died(self, peer, &how));
+                    return Err(self.fail(error));
+                }
+                ControlEvent::Failed { peers, how } => {
+                    let error = self.in_call(mine, fault::could_not_join(self, peer, peers, &how));
                     return Err(self.fail(error));
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
@@ -67,8 +77,38 @@ impl Core {
         Ok(any)
     }
 
+    /// Gives the control path, which is another connection, time to say why a peer's link broke: it may have left, or failed
+    /// for a reason that lies elsewhere. The error is that reason.
+    pub(crate) fn hear_why(&mut self, peer: usize, broken: &LinkError) -> Result<()> {
+        if !matches!((broken, &self.clock), (LinkError::Io(_), Clock::Real)) {
+            return Ok(());
+        }
+        let until = self.clock.now().after(EXPLANATION);
+        while !self.peers[peer].left && self.clock.now() < until {
+            let left = until.since(self.clock.now());
+            if let Err(error) = self.endpoint.sleep(left.min(EXPLANATION / 10)) {
+                tracing::debug!("waiting for events failed: {error}");
+                break;
+            }
+            self.news(&[])?;
+        }
+        Ok(())
+    }
+
+    fn oldest<'a>(&'a self, mine: &'a [Active]) -> Option<&'a Active> {
+        mine.iter().find(|active| !active.operation.is_done()).or(self.active.first())
+    }
+
+    /// What was found while a call was under way, with that call.
+    fn in_call(&self, mine: &[Active], error: Error) -> Error {
+        match self.oldest(mine) {
+            Some(active) => error.during(active.call.clone()),
+            None => error,
+        }
+    }
+
     fn status(&self, mine: &[Active]) -> Status {
-        let oldest = mine.iter().find(|active| !active.operation.is_done()).or(self.active.first());
+        let oldest = self.oldest(mine);
         let mut waits_for: Vec<_> = oldest.into_iter().flat_map(|a| a.operation.waiting().map(|w| w.peer)).collect();
         waits_for.sort_unstable();
         waits_for.dedup();
@@ -128,6 +168,9 @@ impl Core {
         }
         if let Some((call, waited)) = late {
             // A rank that was stopped past its deadline has been told what the others found.
+            if let Err(error) = self.endpoint.sleep(Duration::ZERO) {
+                tracing::debug!("looking for events failed: {error}");
+            }
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();

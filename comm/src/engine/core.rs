@@ -188,7 +188,7 @@ impl Core {
         let (submitted, stop) = attention.take();
         self.active.extend(submitted);
         match stop {
-            Some(Stop::Abort(reason)) => Err(self.fail(Error::new(ErrorKind::Aborted, reason))),
+            Some(Stop::Fail(error)) => Err(self.fail(error)),
             Some(Stop::Drop) if !self.active.is_empty() => {
                 let error = Error::new(ErrorKind::Aborted, "the communicator was dropped while calls were under way");
                 self.end_all(&error);

@@ -83,7 +83,11 @@ impl Core {
             match event {
                 ControlEvent::Left => self.peers[peer].left = true,
                 ControlEvent::Died(how) => {
-                    let error = fault::died(self, peer, &how);
+                    let error = self.in_call(mine, fault::died(self, peer, &how));
+                    return Err(self.fail(error));
+                }
+                ControlEvent::Failed { peers, how } => {
+                    let error = self.in_call(mine, fault::could_not_join(self, peer, peers, &how));
                     return Err(self.fail(error));
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
@@ -121,8 +125,20 @@ impl Core {
         }
     }
 
+    fn oldest<'a>(&'a self, mine: &'a [Active]) -> Option<&'a Active> {
+        mine.iter().find(|active| !active.operation.is_done()).or(self.active.first())
+    }
+
+    /// What was found while a call was under way, with that call.
+    fn in_call(&self, mine: &[Active], error: Error) -> Error {
+        match self.oldest(mine) {
+            Some(active) => error.during(active.call.clone()),
+            None => error,
+        }
+    }
+
     fn status(&self, mine: &[Active]) -> Status {
-        let oldest = mine.iter().find(|active| !active.operation.is_done()).or(self.active.first());
+        let oldest = self.oldest(mine);
         let mut waits_for: Vec<_> = oldest.into_iter().flat_map(|a| a.operation.waiting().map(|w| w.peer)).collect();
         waits_for.sort_unstable();
         waits_for.dedup();
@@ -182,6 +198,9 @@ impl Core {
         }
         if let Some((call, waited)) = late {
             // A rank that was stopped past its deadline has been told what the others found.
+            if let Err(error) = self.endpoint.sleep(Duration::ZERO) {
+                tracing::debug!("looking for events failed: {error}");
+            }
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use paceline_transport::{Clock, ControlEvent, LinkError, LinkKind, Stamp, Time};
+use paceline_transport::{Clock, ControlEvent, Endpoint, LinkError, LinkKind, Stamp, Time};
 
 use super::active::{Active, Clocked, Query};
 use super::core::Core;
@@ -11,7 +11,7 @@ use super::fault;
 use super::notice::{Notice, Said, Status};
 use super::operation::Channels;
 use super::stamp::Fingerprint;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a failed link's reason is waited for.
 const REASON_WITHIN: Duration = Duration::from_millis(300);
@@ -182,6 +182,7 @@ impl Core {
         }
         if let Some((call, waited)) = late {
             // A rank that was stopped past its deadline has been told what the others found.
+            self.look_around()?;
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();
@@ -196,6 +197,19 @@ impl Core {
             }
         }
         Ok(next)
+    }
+
+    /// Finds out which control paths have something, without waiting: they are read only when they are known to.
+    fn look_around(&mut self) -> Result<()> {
+        if matches!(self.clock, Clock::Virtual(_)) {
+            return Ok(());
+        }
+        let looked =
+            (0..=self.endpoint.size() / Endpoint::NEWS_AT_ONCE).try_for_each(|_| self.endpoint.sleep(Duration::ZERO));
+        looked.map_err(|error| {
+            let error = Error::new(ErrorKind::System, format!("looking for events failed: {error}"));
+            self.fail(error)
+        })
     }
 
     /// Asks peers what they are doing.

@@ -2,11 +2,14 @@
 //!
 //! Each pair of ranks has one, whatever its link: a Unix or TCP socket between processes, two queues between threads. It
 //! carries nothing while all goes well. Its end is how a peer's death is noticed: a process that dies closes its sockets,
-//! and one that leaves in order says so first.
+//! and one that leaves in order says so first. A child that the peer has forked holds copies of its sockets, whose end then
+//! doesn't show; on one host the process itself is watched as well.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::doorbell::Doorbell;
 use crate::sim::SimControl;
@@ -20,6 +23,13 @@ pub enum ControlEvent {
     Left,
     /// The peer is gone without a word; the text says how that showed.
     Died(String),
+    /// The peer could not join the group.
+    Failed {
+        /// The ranks to look at.
+        peers: Vec<usize>,
+        /// Why.
+        how: String,
+    },
 }
 
 /// The longest notice.
@@ -55,8 +65,21 @@ impl Control {
     /// Tells the peer that this end leaves in order.
     pub(crate) fn leave(&mut self) {
         match self {
-            Control::Socket(socket) => socket.send(KIND_LEFT, &[]),
+            Control::Socket(socket) => socket.leave(),
             Control::Queue(queue) => queue.send(ControlEvent::Left),
+            Control::Sim(control) => control.leave(),
+        }
+    }
+
+    /// Tells the peer that this end could not join the group, for which `peers` are to blame. Nothing follows.
+    pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
+        match self {
+            Control::Socket(socket) => {
+                let end = how.floor_char_boundary(NOTICE_BYTES_MAX / 2);
+                let few = &peers[..peers.len().min(PEERS_MAX)];
+                socket.send(KIND_FAILED, &postcard::to_allocvec(&(few, &how[..end])).expect("plain data"));
+            }
+            Control::Queue(queue) => queue.send(ControlEvent::Failed { peers: peers.to_vec(), how: how.to_owned() }),
             Control::Sim(control) => control.leave(),
         }
     }
@@ -68,24 +91,45 @@ impl Control {
             Control::Queue(_) | Control::Sim(_) => None,
         }
     }
+
+    /// The peer's process, to be watched as well; [`Control::process_ended`] is called when it becomes readable.
+    pub(crate) fn process(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Control::Socket(socket) => socket.process.as_ref().map(AsFd::as_fd),
+            Control::Queue(_) | Control::Sim(_) => None,
+        }
+    }
+
+    /// The peer's process has ended, whoever holds its sockets.
+    pub(crate) fn process_ended(&mut self) {
+        if let Control::Socket(socket) = self {
+            socket.process_ended = true;
+        }
+    }
 }
 
 const KIND_NOTICE: u8 = 1;
 const KIND_LEFT: u8 = 2;
+const KIND_FAILED: u8 = 3;
+const PEERS_MAX: usize = 256;
 const PREFIX_BYTES: usize = 5;
 
 /// A control path over a stream socket.
 pub(crate) struct SocketControl {
     socket: OwnedFd,
+    /// The process at the other end, where the kernel says which that is.
+    process: Option<OwnedFd>,
+    process_ended: bool,
     arrived: Vec<u8>,
     ended: bool,
 }
 
 impl SocketControl {
-    /// Takes over a connected socket, which becomes non-blocking.
-    pub(crate) fn new(socket: OwnedFd) -> std::io::Result<SocketControl> {
+    /// Takes over a connected socket, which becomes non-blocking. `is_local` says that it is a Unix socket.
+    pub(crate) fn new(socket: OwnedFd, is_local: bool) -> std::io::Result<SocketControl> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(SocketControl { socket, arrived: Vec::new(), ended: false })
+        let process = if is_local { process_at(&socket) } else { None };
+        Ok(SocketControl { socket, process, process_ended: false, arrived: Vec::new(), ended: false })
     }
 
     fn send(&mut self, kind: u8, payload: &[u8]) {
@@ -113,6 +157,9 @@ impl SocketControl {
             match rustix::io::read(&self.socket, &mut buffer) {
                 Ok(0) => return Some(self.died("it closed its connection without leaving in order".into())),
                 Ok(bytes) => self.arrived.extend_from_slice(&buffer[..bytes]),
+                Err(rustix::io::Errno::AGAIN) if self.process_ended => {
+                    return Some(self.died("its process has ended".into()));
+                }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
                 Err(error) => {
                     return Some(self.died(format!("its connection failed: {}", std::io::Error::from(error))));
@@ -130,7 +177,7 @@ impl SocketControl {
         let prefix = self.arrived.first_chunk::<PREFIX_BYTES>()?;
         let bytes = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
         let kind = prefix[4];
-        if bytes > NOTICE_BYTES_MAX || !(KIND_NOTICE..=KIND_LEFT).contains(&kind) {
+        if bytes > NOTICE_BYTES_MAX || !(KIND_NOTICE..=KIND_FAILED).contains(&kind) {
             self.arrived.clear();
             return Some(self.died(format!("it sent a control message of kind {kind} with {bytes} bytes")));
         }
@@ -139,12 +186,35 @@ impl SocketControl {
         }
         let payload = self.arrived[PREFIX_BYTES..PREFIX_BYTES + bytes].to_vec();
         self.arrived.drain(..PREFIX_BYTES + bytes);
-        if kind == KIND_LEFT {
-            self.ended = true;
-            return Some(ControlEvent::Left);
+        match kind {
+            KIND_NOTICE => return Some(ControlEvent::Notice(payload)),
+            KIND_LEFT => self.ended = true,
+            _ => {
+                self.ended = true;
+                let (peers, how) = postcard::from_bytes(&payload)
+                    .unwrap_or_else(|_| (Vec::new(), "it could not join the group".to_owned()));
+                return Some(ControlEvent::Failed { peers, how });
+            }
         }
-        Some(ControlEvent::Notice(payload))
+        Some(ControlEvent::Left)
     }
+
+    /// Says goodbye, and takes in what has arrived: a socket closed over unread data resets the connection, and the
+    /// goodbye may be lost with it.
+    fn leave(&mut self) {
+        self.send(KIND_LEFT, &[]);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        let mut buffer = [0u8; 4096];
+        while let Ok(1..) = rustix::io::read(&self.socket, &mut buffer) {}
+    }
+}
+
+/// The process at the other end of a Unix socket; `None` if the kernel is too old to tell, or the process is in a
+/// container that this one doesn't see into.
+fn process_at(socket: &OwnedFd) -> Option<OwnedFd> {
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials).ok()?.pid();
+    let opened = rustix::process::pidfd_open(Pid::from_raw(peer)?, PidfdFlags::empty());
+    opened.inspect_err(|error| tracing::debug!("process {peer} can't be watched: {error}")).ok()
 }
 
 type Events = Arc<Mutex<VecDeque<ControlEvent>>>;
@@ -187,7 +257,7 @@ mod tests {
 
     fn sockets() -> (Control, Control) {
         let (a, b) = UnixStream::pair().unwrap();
-        let end = |s: UnixStream| Control::Socket(SocketControl::new(s.into()).unwrap());
+        let end = |s: UnixStream| Control::Socket(SocketControl::new(s.into(), true).unwrap());
         (end(a), end(b))
     }
 
@@ -218,10 +288,33 @@ mod tests {
     }
 
     #[test]
+    fn giving_up_says_why_and_is_the_last_word() {
+        for (mut a, mut b) in [sockets(), queues()] {
+            a.give_up(&[7, 9], "rank 7 is gone");
+            drop(a);
+            let want = ControlEvent::Failed { peers: vec![7, 9], how: "rank 7 is gone".into() };
+            assert_eq!(b.event(), Some(want));
+            assert_eq!(b.event(), None);
+        }
+        let (mut a, mut b) = sockets();
+        a.give_up(&vec![7; 9000], &"ä".repeat(9000));
+        assert!(matches!(b.event(), Some(ControlEvent::Failed { peers, .. }) if peers.len() == PEERS_MAX));
+    }
+
+    #[test]
+    fn a_goodbye_survives_what_its_sender_has_not_read() {
+        let (mut a, mut b) = sockets();
+        b.notify(&[1; 4096]);
+        a.leave();
+        drop(a);
+        assert_eq!(b.event(), Some(ControlEvent::Left));
+    }
+
+    #[test]
     fn nonsense_is_a_death_and_no_panic() {
         let (a, b) = UnixStream::pair().unwrap();
         rustix::io::write(&a, &[0xff; 64]).unwrap();
-        let mut b = Control::Socket(SocketControl::new(b.into()).unwrap());
+        let mut b = Control::Socket(SocketControl::new(b.into(), true).unwrap());
         assert!(matches!(b.event(), Some(ControlEvent::Died(how)) if how.contains("kind 255")));
     }
 }

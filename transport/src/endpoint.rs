@@ -49,6 +49,9 @@ struct Poller {
     epoll: std::os::fd::OwnedFd,
 }
 
+/// Marks, beside a peer's number, an event of the peer's process.
+const PROCESS: u64 = 1 << 63;
+
 impl Endpoint {
     /// How many peers' news one [`Endpoint::sleep`] finds at most.
     pub const NEWS_AT_ONCE: usize = 16;
@@ -198,9 +201,13 @@ impl Endpoint {
         match epoll::wait(&poller.epoll, &mut events, Some(&timeout)) {
             Ok((found, _)) => {
                 for event in found {
-                    let peer = event.data.u64();
-                    if peer < self.stirred.len() as u64 {
-                        self.stirred[peer as usize] = true;
+                    let (peer, is_process) = (event.data.u64() & !PROCESS, event.data.u64() & PROCESS != 0);
+                    let Some(link) = usize::try_from(peer).ok().and_then(|peer| self.links.get_mut(peer)) else {
+                        continue;
+                    };
+                    self.stirred[peer as usize] = true;
+                    if let (true, Some(link)) = (is_process, link) {
+                        link.process_ended();
                     }
                 }
             }
@@ -221,7 +228,7 @@ impl Endpoint {
 
     /// Edge-triggered, so that a link whose news waits for another link's doesn't keep the sleeper awake.
     fn make_poller(&self) -> std::io::Result<Poller> {
-        const NOBODY: epoll::EventData = epoll::EventData::new_u64(u64::MAX);
+        const NOBODY: epoll::EventData = epoll::EventData::new_u64(!PROCESS);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let edge = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(&epoll, self.waker.doorbell.file(), NOBODY, epoll::EventFlags::IN)?;
@@ -229,6 +236,10 @@ impl Endpoint {
             let Some(link) = link else { continue };
             if let Some(file) = link.control_file() {
                 let whose = epoll::EventData::new_u64(peer as u64);
+                epoll::add(&epoll, file, whose, edge | epoll::EventFlags::IN)?;
+            }
+            if let Some(file) = link.process() {
+                let whose = epoll::EventData::new_u64(peer as u64 | PROCESS);
                 epoll::add(&epoll, file, whose, edge | epoll::EventFlags::IN)?;
             }
             for file in link.data_files() {

@@ -2,9 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use paceline_transport::{Region, SharedMemory};
+use paceline_transport::{LinkKind, Region, SharedMemory};
 
 use super::Communicator;
 use crate::error::{Error, Result};
@@ -44,9 +44,11 @@ impl Communicator {
         let bytes = bytes.ok_or_else(|| Error::invalid(format!("{len} elements are more than memory can hold")))?;
         let inner = &self.inner;
         let number = inner.next_memory();
-        let deadline = Instant::now() + self.timeout().min(Duration::from_secs(1 << 30));
-        let shared = inner.fabric.share(inner.group, &inner.members, (number, bytes), deadline)?;
-        let SharedMemory { mine, all } = shared;
+        let deadline = Instant::now() + self.patience();
+        let through_memory = |rank: &usize| matches!(inner.links[*rank], Some(LinkKind::Inproc | LinkKind::Shm));
+        let neighbours: Vec<usize> = (0..inner.size).filter(through_memory).collect();
+        let shared = inner.fabric.share(inner.group, &inner.members, (number, bytes), &neighbours, deadline);
+        let SharedMemory { mine, all } = shared.map_err(|error| self.failed(error.into()))?;
         Ok(Buffer { mine, all, len, elements: std::marker::PhantomData })
     }
 }

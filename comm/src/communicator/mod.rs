@@ -17,7 +17,7 @@ use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, WaitPolicy};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Explanation, Facts};
 
@@ -238,7 +238,13 @@ impl Communicator {
     ///
     /// Local, bounded, and callable from any thread: it doesn't wait for anyone.
     pub fn abort(&self, reason: &str) {
-        self.inner.engine.abort(reason);
+        self.inner.engine.fail(Error::new(ErrorKind::Aborted, reason));
+    }
+
+    /// Ends the communicator for what went wrong beside the engine: the other ranks, which may be past it, learn why.
+    fn failed(&self, error: Error) -> Error {
+        self.inner.engine.fail(error.clone());
+        error
     }
 
     fn next_sequence(&self) -> u64 {

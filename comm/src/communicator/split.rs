@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use paceline_transport::GroupId;
 
 use super::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::select::Facts;
 
 /// What each rank says: its color (and whether it has one), its key, and a number for the group if it is its first rank.
 const WORDS: usize = 5;
+/// The largest group whose ranks an error lists.
+const LISTED_MAX: usize = 16;
 
 impl Communicator {
     /// Splits the communicator: ranks of one `color` make a new one, ordered by `key`, then by their rank here. Every rank
@@ -20,7 +22,7 @@ impl Communicator {
     ///
     /// # Errors
     ///
-    /// As any collective, and if the new links can't be made.
+    /// As any collective, and if the new links can't be made; then this communicator is dead too.
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Communicator>> {
         let nonce = paceline_transport::endpoint::random_number();
         let (low, high) = (nonce as u64, (nonce >> 64) as u64);
@@ -35,11 +37,46 @@ impl Communicator {
         id[..8].copy_from_slice(&said(group[0])[3].to_le_bytes());
         id[8..].copy_from_slice(&said(group[0])[4].to_le_bytes());
         let members: Arc<[usize]> = group.iter().map(|rank| self.inner.members[*rank]).collect();
-        let patience = self.timeout().min(Duration::from_secs(1 << 30));
-        let endpoint = self.inner.fabric.connect(GroupId(id), &members, Instant::now() + patience)?;
+        self.join_group(GroupId(id), members).map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
+    }
+
+    fn join_group(&self, id: GroupId, members: Arc<[usize]>) -> Result<Communicator> {
+        let patience = self.patience();
+        let deadline = Instant::now() + patience;
+        let endpoint = self.inner.fabric.connect(id, &members, deadline)?;
         let facts = Facts::unknown(members.len(), self.inner.facts.overrides().clone());
-        let comm =
-            Communicator::over(endpoint, self.inner.fabric.clone(), (GroupId(id), members), facts, self.inner.timeout);
-        comm.agree(patience).map(Some)
+        let (fabric, timeout) = (self.inner.fabric.clone(), self.inner.timeout);
+        Communicator::over(endpoint, fabric, (id, members), facts, timeout).agree(patience)
+    }
+
+    /// How long what goes on beside the engine may take: less than a call, so that ranks which are past it and wait in
+    /// their next call hear from this one before they give it up.
+    pub(super) fn patience(&self) -> Duration {
+        let timeout = self.timeout().min(Duration::from_secs(1 << 30));
+        timeout - (timeout / 5).min(Duration::from_secs(1))
+    }
+}
+
+/// A group's error, with the ranks' numbers outside of the group.
+fn of_group(error: &Error, color: u64, group: &[usize]) -> Error {
+    let blamed = error.peers().iter().filter_map(|rank| group.get(*rank)).copied();
+    let here = if group.len() <= LISTED_MAX { format!(", ranks {group:?} here") } else { String::new() };
+    let cause = format!("split: joining the {} ranks of color {color}{here}: {error}", group.len());
+    Error::new(error.kind(), cause).blaming(blamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_groups_error_names_the_ranks_outside() {
+        let inside = Error::new(ErrorKind::Rendezvous, "joining rank 1 (host a, pid 7): gone").blaming([1]);
+        let error = of_group(&inside, 3, &[6, 4, 2]);
+        assert_eq!((error.kind(), error.peers()), (ErrorKind::Rendezvous, &[4][..]));
+        let want =
+            "rendezvous: split: joining the 3 ranks of color 3, ranks [6, 4, 2] here: rendezvous: joining rank 1 ";
+        assert!(error.to_string().starts_with(want), "{error}");
     }
 }

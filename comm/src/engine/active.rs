@@ -13,7 +13,8 @@ use crate::error::{CallName, Result};
 
 /// A call under way, with what is needed to report on it.
 pub(crate) struct Active {
-    pub(crate) operation: Operation,
+    /// Boxed, because it is large and an `Active` changes hands.
+    pub(crate) operation: Box<Operation>,
     pub(crate) call: CallName,
     pub(crate) timeout: Duration,
     /// Told how it ended; a call that its own thread drives has none.
@@ -49,7 +50,7 @@ const COMPARE_AFTER: Duration = Duration::from_millis(200);
 
 impl Active {
     pub(crate) fn new(
-        operation: Operation,
+        operation: Box<Operation>,
         call: CallName,
         timeout: Duration,
         keep: Option<Arc<dyn Any + Send + Sync>>,

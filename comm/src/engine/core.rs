@@ -165,7 +165,7 @@ impl Core {
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
         if matches!(found.cause, FaultCause::Link(_))
-            && let Err(known) = self.hear_why(found.peer)
+            && let Err(known) = self.hear_why(found.peer, std::slice::from_ref(active))
         {
             return known;
         }
@@ -188,7 +188,7 @@ impl Core {
         let (submitted, stop) = attention.take();
         self.active.extend(submitted);
         match stop {
-            Some(Stop::Abort(reason)) => Err(self.fail(Error::new(ErrorKind::Aborted, reason))),
+            Some(Stop::Fail(error)) => Err(self.fail(error)),
             Some(Stop::Drop) if !self.active.is_empty() => {
                 let error = Error::new(ErrorKind::Aborted, "the communicator was dropped while calls were under way");
                 self.end_all(&error);

@@ -11,6 +11,8 @@ use super::stamp::Fingerprint;
 use crate::algorithm::ROWS;
 use crate::error::{CallName, Error, ErrorKind};
 
+const SAME_CALLS: &str = "every rank must make the same calls before it drops the communicator";
+
 /// How a rank is named in a report: by number, and where it runs.
 fn name(core: &Core, rank: usize) -> String {
     format!("rank {rank} ({})", core.endpoint.peers()[rank])
@@ -68,11 +70,20 @@ pub(crate) fn late_frame(core: &Core, peer: usize, sequence: u64, theirs: Stamp)
 
 /// A link that can't go on.
 pub(crate) fn link_failed(core: &Core, peer: usize, error: &LinkError) -> Error {
-    let kind = if core.peers[peer].left { ErrorKind::PeerLeft } else { ErrorKind::PeerDied };
-    let kind = if matches!(error, LinkError::Protocol(_)) { ErrorKind::Internal } else { kind };
+    if core.peers[peer].left {
+        let cause = format!("{} has dropped its communicator ({error})", name(core, peer));
+        return Error::new(ErrorKind::PeerLeft, cause).blaming([peer]).hint(SAME_CALLS);
+    }
+    let kind = if matches!(error, LinkError::Protocol(_)) { ErrorKind::Internal } else { ErrorKind::PeerDied };
     Error::new(kind, format!("lost {}: {error}", name(core, peer)))
         .blaming([peer])
         .hint(format!("look at rank {peer}'s output and at the network between"))
+}
+
+/// A peer that could not join the group that this rank has joined.
+pub(crate) fn could_not_join(core: &Core, peer: usize, peers: Vec<usize>, how: &str) -> Error {
+    let blamed = if peers.is_empty() { vec![peer] } else { peers };
+    Error::new(ErrorKind::Rendezvous, format!("{} could not join: {how}", name(core, peer))).blaming(blamed)
 }
 
 /// A peer whose process is gone.
@@ -90,11 +101,7 @@ pub(crate) fn left(core: &Core, wait: &Waiting, call: CallName) -> Error {
         wait.round,
         if wait.receives { "for data from" } else { "to send to" },
     );
-    Error::new(ErrorKind::PeerLeft, cause)
-        .during(call)
-        .at(wait.round, wait.step)
-        .blaming([wait.peer])
-        .hint("every rank must make the same calls before it drops the communicator")
+    Error::new(ErrorKind::PeerLeft, cause).during(call).at(wait.round, wait.step).blaming([wait.peer]).hint(SAME_CALLS)
 }
 
 /// A call whose deadline has passed. [`blame`] finds the culprit.

@@ -22,7 +22,7 @@ pub(crate) struct Attention {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// Somebody asked for it, for this reason; the peers are told.
-    Abort(String),
+    Fail(Error),
     /// The communicator is being dropped; the peers see that this rank leaves.
     Drop,
 }
@@ -146,12 +146,12 @@ impl Engine {
         Ok(completion)
     }
 
-    /// Ends every call under way, and all later ones, with an error.
-    pub(crate) fn abort(&self, reason: &str) {
-        self.inner.attention.stop(Stop::Abort(reason.into()));
+    /// Ends every call under way, and all later ones, with this error, and tells the peers. Waits for nobody.
+    pub(crate) fn fail(&self, error: Error) {
+        self.inner.attention.stop(Stop::Fail(error));
         self.inner.waker.wake();
         if let Ok(mut core) = self.inner.core.try_lock() {
-            // The error is what the abort asks for; whoever calls next gets it.
+            // The error is what the caller has just said.
             let _ = core.attend(&self.inner.attention);
         }
         self.inner.signal.notify();

@@ -44,7 +44,7 @@ impl Core {
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
-                    self.hear_why(peer)?;
+                    self.hear_why(peer, mine)?;
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
                 }
@@ -55,17 +55,17 @@ impl Core {
 
     /// Listens for the reason why the link to a peer has failed: the peer may have told it, or that it leaves, on its
     /// control path, which is a connection of its own.
-    pub(crate) fn hear_why(&mut self, peer: usize) -> Result<()> {
+    pub(crate) fn hear_why(&mut self, peer: usize, mine: &[Active]) -> Result<()> {
         let deadline = self.clock.now().after(REASON_WITHIN);
         loop {
-            self.news(&[])?;
+            self.news(mine)?;
             let left = deadline.since(self.clock.now());
             // A simulated clock stands still meanwhile.
             if self.peers[peer].left || left.is_zero() || matches!(self.clock, Clock::Virtual(_)) {
                 return Ok(());
             }
             self.endpoint.about_to_sleep();
-            let news = self.news(&[]);
+            let news = self.news(mine);
             let slept = if matches!(news, Ok(false)) { self.endpoint.sleep(left.min(LOOK_AGAIN)) } else { Ok(()) };
             self.endpoint.awake();
             if news.map(|_| slept)?.is_err() {
@@ -83,7 +83,11 @@ impl Core {
             match event {
                 ControlEvent::Left => self.peers[peer].left = true,
                 ControlEvent::Died(how) => {
-                    let error = fault::died(self, peer, &how);
+                    let error = self.in_call(mine, fault::died(self, peer, &how));
+                    return Err(self.fail(error));
+                }
+                ControlEvent::Failed { peers, how } => {
+                    let error = self.in_call(mine, fault::could_not_join(self, peer, peers, &how));
                     return Err(self.fail(error));
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
@@ -121,8 +125,20 @@ impl Core {
         }
     }
 
+    fn oldest<'a>(&'a self, mine: &'a [Active]) -> Option<&'a Active> {
+        mine.iter().find(|active| !active.operation.is_done()).or(self.active.first())
+    }
+
+    /// What was found while a call was under way, with that call.
+    fn in_call(&self, mine: &[Active], error: Error) -> Error {
+        match self.oldest(mine) {
+            Some(active) => error.during(active.call.clone()),
+            None => error,
+        }
+    }
+
     fn status(&self, mine: &[Active]) -> Status {
-        let oldest = mine.iter().find(|active| !active.operation.is_done()).or(self.active.first());
+        let oldest = self.oldest(mine);
         let mut waits_for: Vec<_> = oldest.into_iter().flat_map(|a| a.operation.waiting().map(|w| w.peer)).collect();
         waits_for.sort_unstable();
         waits_for.dedup();

@@ -4,7 +4,8 @@
 //! begin              says `begun`
 //! join               joins by the environment; says `joined` and by which links
 //! calls              every collective, in every length, with checks
-//! churn=SECONDS      calls without end; failing is expected, and reaching the limit is not
+//! churn=SECONDS      calls of one communicator without end; failing is expected, and reaching the limit is not
+//! splits=SECONDS     the same with nothing but splits and a call in each part
 //! result             says the digest of what all ranks must hold alike
 //! barrier            all come here
 //! traffic=ELEMENTS   all_to_all of that many f64 for each pair
@@ -29,6 +30,8 @@ use rustix::process::{Signal, getpid, kill_process};
 /// No test takes longer; a worker that was forgotten ends by itself.
 const LIFETIME: Duration = Duration::from_secs(300);
 const FAILED: i32 = 3;
+/// The call that makes other communicators.
+const SPLIT: &str = "split";
 
 struct Worker {
     rank: usize,
@@ -76,7 +79,8 @@ impl Worker {
                     LENGTHS.into_iter().try_for_each(|len| self.call(call, len))?;
                 }
             }
-            "churn" => self.churn(Duration::from_secs_f64(number(value)))?,
+            "churn" => self.churn(Duration::from_secs_f64(number(value)), |name| name != SPLIT)?,
+            "splits" => self.churn(Duration::from_secs_f64(number(value)), |name| name == SPLIT)?,
             "result" => say("result", self.rank, self.digest),
             "barrier" => self.comm().barrier()?,
             "traffic" => self.traffic(number(value))?,
@@ -119,11 +123,11 @@ impl Worker {
         call(comm, len, &mut self.digest)
     }
 
-    fn churn(&mut self, limit: Duration) -> Result<(), Error> {
+    fn churn(&mut self, limit: Duration, takes: fn(&str) -> bool) -> Result<(), Error> {
         let end = Instant::now() + limit;
+        let calls: Vec<Call> = CALLS.iter().filter(|(name, _)| takes(name)).map(|(_, call)| *call).collect();
         for turn in 0usize.. {
-            let (_, call) = CALLS[turn % CALLS.len()];
-            self.call(call, LENGTHS[turn / CALLS.len() % LENGTHS.len()])?;
+            self.call(calls[turn % calls.len()], LENGTHS[turn / calls.len() % LENGTHS.len()])?;
             if turn == 0 {
                 say("churning", self.rank, "");
             }

@@ -15,6 +15,9 @@ use super::{Said, now, tools};
 /// How long anything may take that isn't the subject of a test. Long, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a report waits for more to report.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
 /// The variable by which a job's processes are found again.
 const MARK: &str = "PACELINE_TEST_JOB";
 
@@ -286,7 +289,11 @@ impl Process {
 
     /// All that is known of it, for a failing test.
     #[must_use]
-    pub fn report(&self) -> String {
+    pub fn report(&mut self) -> String {
+        let until = Instant::now() + LAST_WORDS;
+        while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            self.take(line);
+        }
         let said: Vec<String> =
             self.said.iter().map(|said| format!("{} {} {}", said.word, said.rank, said.rest)).collect();
         let (other, complaints) = (self.other.join("\n"), self.complaints());
@@ -331,8 +338,8 @@ impl Job {
 
     /// All that is known, for a failing test.
     #[must_use]
-    pub fn report(&self) -> String {
-        self.ranks.iter().map(Process::report).collect::<Vec<_>>().join("\n")
+    pub fn report(&mut self) -> String {
+        self.ranks.iter_mut().map(Process::report).collect::<Vec<_>>().join("\n")
     }
 
     /// Kills what still runs, and says which processes of the job live on that this test did not start itself.

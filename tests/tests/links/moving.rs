@@ -8,12 +8,17 @@ use crate::traffic::{Arriving, Group, Leaving};
 const LENS: [usize; 20] =
     [0, 1, 2, 7, 23, 24, 25, 39, 40, 63, 64, 65, 1000, 4096, 65_535, 65_536, 65_537, 300_000, 1 << 20, (3 << 20) + 5];
 
+/// Simulated links cut messages into so small pieces that the longest would only take long.
+fn lens(wire: Wire) -> &'static [usize] {
+    if wire == Wire::Sim { &LENS[..18] } else { &LENS }
+}
+
 #[test]
 fn messages_of_any_length_arrive_whole() {
     for wire in Wire::ALL {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
-        for (number, len) in LENS.into_iter().enumerate() {
+        for (number, &len) in lens(wire).iter().enumerate() {
             for (from, to) in [(0, 1), (1, 0)] {
                 let mut message = [Leaving::new(from, to, 1, number as u64, len)];
                 let mut arriving = [Arriving::of(&message[0])];
@@ -28,7 +33,7 @@ fn both_ways_go_at_once() {
     for wire in Wire::ALL {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
-        for (number, len) in LENS.into_iter().enumerate() {
+        for (number, &len) in lens(wire).iter().enumerate() {
             let number = 2 * number as u64;
             let mut leaving = [Leaving::new(0, 1, 1, number, len), Leaving::new(1, 0, 1, number + 1, len + 3)];
             let mut arriving = [Arriving::of(&leaving[0]), Arriving::of(&leaving[1])];

@@ -148,6 +148,16 @@ impl Link {
         self.control.file()
     }
 
+    /// The peer's process, where it is watched beside the control path.
+    pub(crate) fn process(&self) -> Option<BorrowedFd<'_>> {
+        self.control.process()
+    }
+
+    /// The peer's process has ended; the control path will say so after all that it still holds.
+    pub(crate) fn process_ended(&mut self) {
+        self.control.process_ended();
+    }
+
     /// Files whose readiness means that it is worth looking at the link again.
     pub(crate) fn data_files(&self) -> Vec<BorrowedFd<'_>> {
         match &self.kind {
@@ -167,5 +177,10 @@ impl Link {
     /// Tells the peer that this rank leaves in order.
     pub(crate) fn leave(&mut self) {
         self.control.leave();
+    }
+
+    /// Tells the peer that this rank could not join the group.
+    pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
+        self.control.give_up(peers, how);
     }
 }

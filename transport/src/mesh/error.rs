@@ -24,10 +24,8 @@ pub enum MeshError {
         problem: String,
     },
     /// Ranks that did not call by the deadline.
-    #[error("{} of {expected} ranks did not call within {:.1} s: {}", .missing.len(), .waited.as_secs_f64(), list(.missing))]
+    #[error("no call within {:.1} s from {}: stopped, or very busy", .waited.as_secs_f64(), list(.missing))]
     Missing {
-        /// How many ranks should have called.
-        expected: usize,
         /// Who did not, and where they run.
         missing: Vec<(usize, String)>,
         /// How long this rank waited.
@@ -50,8 +48,25 @@ impl MeshError {
         match self {
             MeshError::Peer { peer, .. } => vec![*peer],
             MeshError::Missing { missing, .. } => missing.iter().map(|(rank, _)| *rank).collect(),
-            MeshError::Rendezvous(_) | MeshError::Listen(_) | MeshError::System { .. } => Vec::new(),
+            MeshError::Rendezvous(error) => error.peers(),
+            MeshError::Listen(_) | MeshError::System { .. } => Vec::new(),
         }
+    }
+
+    /// What several failures come to: the first is the cause of the others, but ranks that are missing are missing
+    /// together.
+    pub(super) fn of_several(failures: impl IntoIterator<Item = MeshError>) -> Option<MeshError> {
+        let mut failures = failures.into_iter();
+        let mut first = failures.next()?;
+        if let MeshError::Missing { missing, .. } = &mut first {
+            for other in failures {
+                if let MeshError::Missing { missing: more, .. } = other {
+                    missing.extend(more);
+                }
+            }
+            missing.sort_unstable();
+        }
+        Some(first)
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::GroupId;
 use crate::doorbell::Doorbell;
-use crate::rendezvous::Credentials;
+use crate::rendezvous::{Credentials, HandshakeError};
 
 /// How long a caller may take to prove itself.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -170,6 +170,8 @@ fn answer(credentials: &Credentials, mailbox: &Arc<Mailbox>, callers: &Arc<()>, 
                 mailbox.changed.notify_all();
             }
             Ok(Err(error)) => tracing::warn!("turned {name} away: its greeting can't be read ({error})"),
+            // Whoever looks whether somebody listens here does that.
+            Err(HandshakeError::Closed) => tracing::debug!("{name} called and said nothing"),
             Err(error) => tracing::warn!("turned {name} away: {error}"),
         }
         drop(ticket);

@@ -1,10 +1,10 @@
-//! Joining all pairs of a group: each step is taken with all peers before the next, so that nobody waits in a circle.
+//! Joining all pairs of a group, each by itself.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::calls::Calls;
+use super::calls::{CLOSED, Calls};
 use super::card::Allowed;
 use super::error::MeshError;
 use super::listen::{Call, Purpose};
@@ -22,7 +22,6 @@ use crate::tcp::TcpLink;
 /// One rank's work of joining a group.
 pub(super) struct Pairing<'a> {
     calls: Calls<'a>,
-    start: Instant,
     bell: Doorbell,
     nonce: [u8; 16],
     /// Members on this rank's kernel, in order: a rank's place here is its place in every segment.
@@ -46,38 +45,57 @@ impl<'a> Pairing<'a> {
             None
         };
         let bell = Doorbell::new().map_err(system("making a doorbell"))?;
-        Ok(Pairing { calls, start: Instant::now(), bell, nonce, house, segment })
+        Ok(Pairing { calls, bell, nonce, house, segment })
     }
 
     fn place(&self, peer: usize) -> usize {
         self.house.iter().position(|member| *member == peer).expect("a neighbour lives in the house")
     }
 
-    /// Joins every pair that this rank is in.
+    /// Joins every pair that this rank is in. If one can't be joined, the others are told why.
     pub(super) fn join(self) -> Result<Endpoint, MeshError> {
         let size = self.calls.members.len();
+        let (threads, processes): (Vec<usize>, Vec<usize>) =
+            self.calls.others().partition(|peer| self.calls.shares_process(*peer));
+        let inboxes: Vec<(usize, Inbox)> = threads.into_iter().map(|peer| (peer, self.leave_offer(peer))).collect();
+        let mut met = self.calls.with_each(&processes, |peer| self.meet(peer));
+        met.extend(inboxes.into_iter().map(|(peer, inbox)| (peer, self.meet_thread(peer, &inbox))));
         let mut links: Vec<Option<Link>> = (0..size).map(|_| None).collect();
-        let is_inproc = |peer: &usize| self.calls.shares_process(*peer);
-        let others = || self.calls.others();
-        let inboxes: Vec<(usize, Inbox)> =
-            others().filter(is_inproc).map(|peer| (peer, self.leave_offer(peer))).collect();
-        let calls = self.open_control(&others().filter(|peer| !is_inproc(peer)).collect::<Vec<_>>())?;
-        let neighbours = self.try_memory(&calls)?;
-        for ((peer, call), neighbour) in calls.into_iter().zip(neighbours) {
-            let control = SocketControl::new(call.socket).map_err(system("setting up a control path"))?;
-            let kind = match neighbour {
-                Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)),
-                None => Kind::Tcp(Box::new(self.open_streams(peer)?)),
-            };
-            links[peer] = Some(Link::new(kind, Control::Socket(control)));
+        let mut failures = Vec::new();
+        for (peer, result) in met {
+            match result {
+                Ok(link) => links[peer] = Some(link),
+                Err(error) => failures.push(error),
+            }
         }
-        for (peer, inbox) in inboxes {
-            let (offer, control) = self.take_offer(peer, &inbox)?;
-            let neighbour = Neighbour { segment: offer.segment, bell: offer.bell };
-            links[peer] = Some(Link::new(Kind::Inproc(self.ring(peer, neighbour)), Control::Queue(control)));
+        if let Some(error) = MeshError::of_several(failures) {
+            let (peers, text) = (error.peers(), error.to_string());
+            links.iter_mut().flatten().for_each(|link| link.give_up(&peers, &text));
+            return Err(error);
         }
         let peers = self.calls.fabric.peers(self.calls.members);
         Ok(Endpoint::new(self.calls.me, links, peers, self.segment, self.bell))
+    }
+
+    /// Joins this rank and one in another process.
+    fn meet(&self, peer: usize) -> Result<Link, MeshError> {
+        let call = match peer < self.calls.me {
+            true => self.calls.call(peer)?,
+            false => self.calls.await_call(peer, Purpose::Control)?,
+        };
+        let kind = match self.try_memory(peer, &call)? {
+            Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)),
+            None => Kind::Tcp(Box::new(self.open_streams(peer)?)),
+        };
+        let control = SocketControl::new(call.socket, call.local).map_err(system("setting up a control path"))?;
+        Ok(Link::new(kind, Control::Socket(control)))
+    }
+
+    /// Joins this rank and one in another thread of this process.
+    fn meet_thread(&self, peer: usize, inbox: &Inbox) -> Result<Link, MeshError> {
+        let (offer, control) = self.take_offer(peer, inbox)?;
+        let neighbour = Neighbour { segment: offer.segment, bell: offer.bell };
+        Ok(Link::new(Kind::Inproc(self.ring(peer, neighbour)), Control::Queue(control)))
     }
 
     fn segment(&self) -> &SharedSegment {
@@ -105,57 +123,26 @@ impl<'a> Pairing<'a> {
         Ok((offer, control))
     }
 
-    /// A connection over which to talk with each peer: this rank calls those below it, and is called by those above.
-    fn open_control(&self, peers: &[usize]) -> Result<Vec<(usize, Call)>, MeshError> {
-        let mut calls = Vec::with_capacity(peers.len());
-        for peer in peers.iter().copied().filter(|peer| *peer < self.calls.me) {
-            calls.push((peer, self.calls.call(peer)?));
+    /// Tries shared memory with a peer on the line locally: both offer, both look, both hear what the other saw.
+    fn try_memory(&self, peer: usize, call: &Call) -> Result<Option<Neighbour>, MeshError> {
+        if !call.local {
+            return Ok(None);
         }
-        let mut missing = Vec::new();
-        for peer in peers.iter().copied().filter(|peer| *peer > self.calls.me) {
-            match self.calls.await_call(peer, Purpose::Control) {
-                Some(call) => calls.push((peer, call)),
-                None => missing.push((peer, self.calls.who(peer))),
+        let (line, deadline) = (call.socket.as_fd(), self.calls.deadline);
+        let broken = |error: std::io::Error| match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                self.calls.failed(peer, CLOSED)
             }
+            _ => self.calls.failed(peer, format!("trying shared memory: {error}")),
+        };
+        shm::offer(line, self.segment(), self.nonce, &self.bell).map_err(broken)?;
+        let seen = shm::accept(line, deadline).map_err(broken)?;
+        if let Err(error) = &seen {
+            tracing::info!("the shared memory of rank {peer} can't be used, tcp is: {error}");
         }
-        if missing.is_empty() {
-            return Ok(calls);
-        }
-        Err(MeshError::Missing { expected: peers.len(), missing, waited: self.start.elapsed() })
-    }
-
-    /// Tries shared memory with everyone on the line locally: all offer, all look, all hear what the other saw.
-    fn try_memory(&self, calls: &[(usize, Call)]) -> Result<Vec<Option<Neighbour>>, MeshError> {
-        let local = |call: &Call| call.local;
-        for (peer, call) in calls.iter().filter(|(_, call)| local(call)) {
-            let offered = shm::offer(call.socket.as_fd(), self.segment(), self.nonce, &self.bell);
-            offered.map_err(|error| self.calls.failed(*peer, format!("offering shared memory: {error}")))?;
-        }
-        let mut found = Vec::with_capacity(calls.len());
-        for (peer, call) in calls {
-            if !local(call) {
-                found.push(None);
-                continue;
-            }
-            let seen = shm::accept(call.socket.as_fd(), self.calls.deadline);
-            let seen =
-                seen.map_err(|error| self.calls.failed(*peer, format!("its offer of shared memory: {error}")))?;
-            if let Err(error) = &seen {
-                tracing::info!("the shared memory of rank {peer} can't be used, tcp is: {error}");
-            }
-            let told = shm::tell_verdict(call.socket.as_fd(), seen.is_ok());
-            told.map_err(|error| self.calls.failed(*peer, error))?;
-            found.push(seen.ok());
-        }
-        for ((peer, call), neighbour) in calls.iter().zip(&mut found) {
-            if local(call) {
-                let opened = shm::hear_verdict(call.socket.as_fd(), self.calls.deadline);
-                if !opened.map_err(|error| self.calls.failed(*peer, format!("its verdict: {error}")))? {
-                    *neighbour = None;
-                }
-            }
-        }
-        Ok(found)
+        shm::tell_verdict(line, seen.is_ok()).map_err(broken)?;
+        let is_seen = shm::hear_verdict(line, deadline).map_err(broken)?;
+        Ok(seen.ok().filter(|_| is_seen))
     }
 
     /// The data streams of a tcp link: as many as both want, but one at least.
@@ -167,8 +154,7 @@ impl<'a> Pairing<'a> {
             let socket = if peer < self.calls.me {
                 self.calls.call_tcp(peer, purpose)?
             } else {
-                let call = self.calls.await_call(peer, purpose);
-                call.ok_or_else(|| self.calls.failed(peer, "it did not open its data streams in time"))?.socket
+                self.calls.await_call(peer, purpose)?.socket
             };
             streams.push(socket.into());
         }

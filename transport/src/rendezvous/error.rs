@@ -226,6 +226,22 @@ pub enum RendezvousError {
     },
 }
 
+impl RendezvousError {
+    /// The ranks to look at, where the error is about some.
+    #[must_use]
+    pub fn peers(&self) -> Vec<usize> {
+        match self {
+            RendezvousError::NoAnswer { .. } | RendezvousError::LostRoot { .. } => vec![0],
+            RendezvousError::Incomplete { missing, .. } => missing.clone(),
+            RendezvousError::Duplicate { first, .. } => vec![first.rank],
+            RendezvousError::SizeMismatch { root, other, .. } => vec![root.rank, other.rank],
+            RendezvousError::LostRank { lost, .. } => vec![lost.rank],
+            RendezvousError::RootFailed { root, .. } => vec![root.rank],
+            _ => Vec::new(),
+        }
+    }
+}
+
 fn incomplete(size: usize, limit: Duration, by: usize, arrived: &[RankIdentity], missing: &[usize]) -> String {
     let plural = if missing.len() == 1 { "" } else { "s" };
     let mut names: Vec<String> = arrived.iter().take(8).map(RankIdentity::to_string).collect();

@@ -79,7 +79,9 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
 
 /// Whether the process at the other end of a Unix socket runs as the same user.
 pub(super) fn is_ours(socket: BorrowedFd<'_>) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+    // Not rustix's call: the process number in its result can't be 0, which it is for a process outside this container.
+    let peer = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::PeerCredentials);
+    peer.is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// The first free port of `place`.

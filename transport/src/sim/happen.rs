@@ -116,7 +116,7 @@ impl State {
             Post::Control(event) => {
                 let happening = match &event {
                     ControlEvent::Notice(notice) => Happening::NoticeArrives(notice.len()),
-                    ControlEvent::Left => Happening::LeftArrives,
+                    ControlEvent::Left | ControlEvent::Failed { .. } => Happening::LeftArrives,
                     ControlEvent::Died(_) => Happening::DeathArrives,
                 };
                 self.trace.note(now, pair, happening);

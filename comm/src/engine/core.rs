@@ -165,7 +165,7 @@ impl Core {
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
         if matches!(found.cause, FaultCause::Link(_))
-            && let Err(known) = self.hear_why(found.peer)
+            && let Err(known) = self.hear_why(found.peer, std::slice::from_ref(active))
         {
             return known;
         }

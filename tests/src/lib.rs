@@ -5,6 +5,7 @@
 
 pub mod case;
 pub mod exact;
+pub mod noise;
 pub mod places;
 pub mod process;
 pub mod world;

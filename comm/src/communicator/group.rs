@@ -2,7 +2,7 @@
 
 use super::Communicator;
 use crate::collective::Collective;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::reduce::{DataType, Element, ReduceOp, as_bytes, as_bytes_mut};
 use crate::request::{Buffers, Request};
 
@@ -96,7 +96,7 @@ impl<'c, 'b> Group<'c, 'b> {
     /// The first error of any call. If a call can't be meant as it stands, none has begun.
     pub fn run(self) -> Result<()> {
         let Group { comm, requests } = self;
-        let requests = join_own_messages(requests, comm.rank());
+        let requests = join_own_messages(requests, comm.rank())?;
         let prepared = requests.into_iter().map(|request| comm.prepare(request)).collect::<Result<Vec<_>>>()?;
         if prepared.is_empty() {
             return Ok(());
@@ -107,7 +107,7 @@ impl<'c, 'b> Group<'c, 'b> {
 }
 
 /// Joins each message of a rank to itself with the one that receives it.
-fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Vec<Request<'_>> {
+fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Result<Vec<Request<'_>>> {
     let mine = |request: &Request<'_>, collective| request.collective == collective && request.root == me;
     let (mut sends, mut rest) = (std::collections::VecDeque::new(), Vec::with_capacity(requests.len()));
     let mut receives = std::collections::VecDeque::new();
@@ -123,6 +123,10 @@ fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Vec<Request<'_>> 
     while !sends.is_empty() && !receives.is_empty() {
         let (send, recv) = (sends.pop_front().expect("looked at"), receives.pop_front().expect("looked at"));
         let data_type: DataType = send.data_type;
+        if data_type != recv.data_type {
+            let cause = format!("rank {me} sends itself elements of {data_type} but expects {}", recv.data_type);
+            return Err(Error::invalid(cause).hint("make both halves of a message to oneself of one type"));
+        }
         match (send.buffers, recv.buffers) {
             (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => {
                 let buffers = Buffers::Separate { input, output };
@@ -136,5 +140,5 @@ fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Vec<Request<'_>> 
     }
     rest.extend(sends);
     rest.extend(receives);
-    rest
+    Ok(rest)
 }

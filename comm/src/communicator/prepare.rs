@@ -138,7 +138,7 @@ impl Prepared {
     /// The plan's own kernel may be that of an earlier call with another factor; `kernel` is this call's.
     fn replace_input(&mut self, kernel: &Kernel, row: &Row) {
         let scales = matches!(kernel.op(), ReduceOp::PreMulSum(_)) && row.collective.reduces();
-        let moves = self.sound.in_place && !row.in_place;
+        let moves = self.sound.in_place && (!row.in_place || self.sound.shifts_blocks());
         if !scales && !moves {
             return;
         }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use paceline_transport::Time;
 
+use super::notice::Said;
 use super::operation::{Channels, Operation};
 use super::shared::Completion;
 use crate::error::{CallName, Result};
 
 /// A call under way, with what is needed to report on it.
 pub(crate) struct Active {
-    pub(crate) operation: Operation,
+    /// Boxed, because it is large and an `Active` changes hands.
+    pub(crate) operation: Box<Operation>,
     pub(crate) call: CallName,
     pub(crate) timeout: Duration,
     /// Told how it ended; a call that its own thread drives has none.
@@ -27,14 +29,28 @@ pub(crate) struct Active {
 pub(crate) struct Clocked {
     pub(crate) started: Time,
     pub(crate) deadline: Time,
-    /// When to ask the peers what they are doing.
-    pub(crate) query: Time,
-    pub(crate) queried: bool,
+    /// When to ask the peers what they are doing: first those that are waited for, whether they are in the same call, later
+    /// everyone, to find the culprit.
+    queries: [Time; 2],
+    /// How many times they have been asked.
+    asked: usize,
 }
+
+/// Whom to ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Query {
+    /// The ranks that the call waits for.
+    Awaited,
+    /// All ranks.
+    Everyone,
+}
+
+/// How soon ranks that wait make sure that they are in the same call.
+const COMPARE_AFTER: Duration = Duration::from_millis(200);
 
 impl Active {
     pub(crate) fn new(
-        operation: Operation,
+        operation: Box<Operation>,
         call: CallName,
         timeout: Duration,
         keep: Option<Arc<dyn Any + Send + Sync>>,
@@ -58,8 +74,22 @@ impl Clocked {
     pub(crate) fn new(now: Time, timeout: Duration) -> Clocked {
         let deadline = now.after(timeout);
         let notice = (timeout / 5).min(Duration::from_millis(500));
-        let query = if deadline == Time::NEVER { Time::NEVER } else { now.after(timeout - notice) };
-        Clocked { started: now, deadline, query, queried: false }
+        let last = if deadline == Time::NEVER { Time::NEVER } else { now.after(timeout - notice) };
+        let first = now.after(COMPARE_AFTER.min(timeout / 4));
+        Clocked { started: now, deadline, queries: [first, last], asked: 0 }
+    }
+
+    /// Whom to ask now, if anyone.
+    pub(crate) fn query(&mut self, now: Time) -> Option<Query> {
+        let due = self.queries.iter().filter(|query| **query <= now).count();
+        let asks = (self.asked < due).then(|| [Query::Awaited, Query::Everyone][due - 1]);
+        self.asked = self.asked.max(due);
+        asks
+    }
+
+    /// The next moment at which something has to be done.
+    pub(crate) fn next(&self) -> Time {
+        self.queries.get(self.asked).copied().unwrap_or(self.deadline)
     }
 }
 
@@ -70,5 +100,31 @@ impl Active {
             Channels::Collective { sequence } => Some(sequence),
             Channels::Messages { .. } => None,
         }
+    }
+
+    /// What it is, as this rank believes, if it is a collective.
+    pub(crate) fn said(&self) -> Option<Said> {
+        let sequence = self.collective()?;
+        Some(Said { sequence, stamp: self.operation.stamps.own().0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_asked_twice() {
+        let at = |millis: u64| Time(0).after(Duration::from_millis(millis));
+        let mut clocked = Clocked::new(Time(0), Duration::from_secs(10));
+        assert_eq!((clocked.query(at(199)), clocked.next()), (None, at(200)));
+        assert_eq!((clocked.query(at(200)), clocked.next()), (Some(Query::Awaited), at(9_500)));
+        assert_eq!((clocked.query(at(9_499)), clocked.next()), (None, at(9_500)));
+        assert_eq!((clocked.query(at(9_600)), clocked.next()), (Some(Query::Everyone), at(10_000)));
+        assert_eq!((clocked.query(at(9_999)), clocked.next()), (None, at(10_000)));
+        let mut stopped = Clocked::new(Time(0), Duration::from_millis(100));
+        assert_eq!((stopped.query(at(99)), stopped.next()), (Some(Query::Everyone), at(100)));
+        let endless = Clocked::new(Time(0), Duration::MAX);
+        assert_eq!((endless.deadline, endless.next()), (Time::NEVER, at(200)));
     }
 }

@@ -164,12 +164,12 @@ impl Core {
     }
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
-        if let FaultCause::Link(error) = &found.cause
-            && let Err(reason) = self.hear_why(found.peer, error)
+        if matches!(found.cause, FaultCause::Link(_))
+            && let Err(known) = self.hear_why(found.peer)
         {
-            return reason;
+            return known.during(active.call.clone());
         }
-        let error = fault::explain(self, found, &active.call, active.operation.stamps.own());
+        let error = fault::explain(self, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
     }
 

@@ -8,6 +8,7 @@ use super::blame::{Blame, blame};
 use super::core::Core;
 use super::operation::{Fault, FaultCause, Waiting};
 use super::stamp::Fingerprint;
+use crate::algorithm::ROWS;
 use crate::error::{CallName, Error, ErrorKind};
 
 const SAME_CALLS: &str = "every rank must make the same calls before it drops the communicator";
@@ -34,7 +35,8 @@ pub(crate) fn explain(core: &Core, fault: &Fault, call: &CallName, mine: Stamp) 
     error.during(call.clone()).at(*round, *step).blaming([*peer])
 }
 
-fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>, theirs: Stamp) -> Error {
+/// Two ranks that mean different things by one call: this one, and `peer`.
+pub(crate) fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>, theirs: Stamp) -> Error {
     let side = |fingerprint: Option<Fingerprint>| match fingerprint {
         Some(fingerprint) => fingerprint.to_string(),
         None => "something that can't be read".into(),
@@ -43,9 +45,11 @@ fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>
     let me = core.endpoint.me();
     let mut cause =
         format!("the ranks disagree: rank {me} calls {}, {} calls {}", side(mine), name(core, peer), side(unpacked));
-    let same_but_row = matches!((mine, unpacked), (Some(a), Some(b)) if Fingerprint { row: b.row, ..a } == b);
-    if same_but_row {
-        cause.push_str(", but with another algorithm");
+    if let (Some(mine), Some(theirs)) = (mine, unpacked)
+        && (Fingerprint { row: theirs.row, ..mine }) == theirs
+    {
+        let row = |fingerprint: Fingerprint| ROWS.get(usize::from(fingerprint.row)).map_or("none", |row| row.name);
+        cause.push_str(&format!(", but the one by {} and the other by {}", row(mine), row(theirs)));
     }
     let hint = format!("make call #{} of this communicator the same on all ranks", call.sequence);
     Error::new(ErrorKind::Mismatch, cause).blaming([me, peer]).hint(hint)

@@ -9,10 +9,18 @@ use crate::error::{CallName, Report};
 pub(crate) enum Notice {
     /// The sender's communicator has failed, for this reason.
     Fault(Report),
-    /// The sender's deadline is near: what is the receiver doing?
-    Query,
+    /// The sender waits, in this collective if it is one: what is the receiver doing?
+    Query(Option<Said>),
     /// The answer.
     Status(Status),
+}
+
+/// A collective, as a rank believes it to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Said {
+    pub(crate) sequence: u64,
+    /// The words of its stamp.
+    pub(crate) stamp: [u64; 2],
 }
 
 /// What a rank is doing.

@@ -1,5 +1,7 @@
 //! One call under way on one rank: its lanes, its memory, and what it waits for.
 
+use smallvec::SmallVec;
+
 use paceline_transport::{Channel, Endpoint, LinkError, Stamp};
 
 use super::memory::Memory;
@@ -106,9 +108,13 @@ pub(crate) struct Operation {
     pub(crate) channels: Channels,
     pub(crate) naming: Naming,
     pub(crate) stamps: Stamps,
-    lanes: Vec<Lane>,
+    lanes: SmallVec<[Lane; LANES_INLINE]>,
     unfinished: usize,
 }
+
+/// Lanes, and steps of a round, up to which a call takes no memory of its own: small calls are made often.
+const LANES_INLINE: usize = 1;
+const STEPS_INLINE: usize = 8;
 
 /// One slice at a time of a call.
 #[derive(Debug)]
@@ -118,7 +124,7 @@ pub(super) struct Lane {
     pub(super) shapes: Shapes,
     pub(super) round: usize,
     /// Per step of the round, bytes moved, or `DONE`.
-    pub(super) moved: Vec<usize>,
+    pub(super) moved: SmallVec<[usize; STEPS_INLINE]>,
     /// Elements of which only a part has arrived.
     pub(super) parts: Vec<Part>,
     finished: bool,
@@ -134,11 +140,15 @@ impl Operation {
         channels: Channels,
         naming: Naming,
         stamps: Stamps,
-    ) -> Operation {
+    ) -> Box<Operation> {
         assert!(plan.lanes <= 1 << LANE_BITS, "{} lanes need more bits in a channel's number", plan.lanes);
-        let lanes: Vec<Lane> = (0..plan.lanes).map(|number| Lane::new(&plan, number, number)).collect();
-        let unfinished = plan.slices;
-        Operation { plan, memory, channels, naming, stamps, lanes, unfinished }
+        let (lanes, unfinished) = (SmallVec::new(), plan.slices);
+        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished });
+        for number in 0..operation.plan.lanes {
+            let lane = Lane::new(&operation.plan, number, number);
+            operation.lanes.push(lane);
+        }
+        operation
     }
 
     /// Whether all of it is done.
@@ -228,7 +238,7 @@ impl Lane {
             slice,
             shapes: plan.shapes(slice),
             round: 0,
-            moved: Vec::new(),
+            moved: SmallVec::new(),
             parts: Vec::new(),
             finished: false,
         };

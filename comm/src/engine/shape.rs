@@ -8,7 +8,7 @@ const ROUNDED_CHUNK_BYTES: usize = 1024;
 const LINE_BYTES: usize = 64;
 
 /// How the chunks of one buffer, in one slice, lie in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     /// `bytes` from `start` on, cut into chunks of `unit`; the last ones may be shorter or empty.
     Vector { start: usize, unit: usize, bytes: usize },

@@ -17,7 +17,7 @@ pub(crate) struct Fingerprint {
     /// The row's number in its table, so that ranks that chose differently find out.
     pub(crate) row: u8,
     pub(crate) root: u32,
-    /// The count of the call; of uneven blocks, a digest of all counts.
+    /// The count of the call; of uneven blocks, a digest of all counts, or the count between two ranks where only they know.
     pub(crate) count: u64,
     pub(crate) uneven: bool,
 }
@@ -65,6 +65,11 @@ impl Stamps {
     pub(crate) fn own(&self) -> Stamp {
         self.own
     }
+
+    /// The same as one other rank should see it.
+    pub(crate) fn own_towards(&self, peer: usize) -> Stamp {
+        if self.pairs.is_some() { self.from(peer) } else { self.own }
+    }
 }
 
 const UNEVEN_BIT: u8 = 0x80;
@@ -109,7 +114,9 @@ impl std::fmt::Display for Fingerprint {
         if self.collective == Collective::Barrier {
             return Ok(());
         }
-        if self.uneven {
+        if self.uneven && self.collective == Collective::AllToAll {
+            write!(f, " of {} {} between the two, in uneven blocks", self.count, self.data_type)?;
+        } else if self.uneven {
             write!(f, " of {} in uneven blocks (counts {:#x})", self.data_type, self.count)?;
         } else {
             write!(f, " of {} {}", self.count, self.data_type)?;

@@ -1,18 +1,24 @@
 //! What a rank looks at when nothing moves: frames in the way, news of its peers, and deadlines.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use paceline_transport::{Clock, ControlEvent, LinkError, LinkKind, Time};
+use paceline_transport::{Clock, ControlEvent, LinkError, LinkKind, Stamp, Time};
 
-use super::active::{Active, Clocked};
+use super::active::{Active, Clocked, Query};
 use super::core::Core;
 use super::fault;
-use super::notice::{Notice, Status};
+use super::notice::{Notice, Said, Status};
 use super::operation::Channels;
+use super::stamp::Fingerprint;
 use crate::error::{Error, Result};
 
-/// How much later than its link's end a peer's last word may come.
-const EXPLANATION: Duration = Duration::from_millis(500);
+/// How long a failed link's reason is waited for.
+const REASON_WITHIN: Duration = Duration::from_millis(300);
+/// How often it is looked for at least, meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How many of the ranks that a call waits for are asked whether they are in the same call.
+const COMPARED_MAX: usize = 16;
 
 impl Core {
     /// Moves frames aside that a waiting call is stuck behind; whether any were. A frame of a collective that has ended
@@ -38,13 +44,34 @@ impl Core {
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
-                    self.hear_why(peer, &error)?;
+                    self.hear_why(peer)?;
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
                 }
             }
         }
         Ok(any)
+    }
+
+    /// Listens for the reason why the link to a peer has failed: the peer may have told it, or that it leaves, on its
+    /// control path, which is a connection of its own.
+    pub(crate) fn hear_why(&mut self, peer: usize) -> Result<()> {
+        let deadline = self.clock.now().after(REASON_WITHIN);
+        loop {
+            self.news(&[])?;
+            let left = deadline.since(self.clock.now());
+            // A simulated clock stands still meanwhile.
+            if self.peers[peer].left || left.is_zero() || matches!(self.clock, Clock::Virtual(_)) {
+                return Ok(());
+            }
+            self.endpoint.about_to_sleep();
+            let news = self.news(&[]);
+            let slept = if matches!(news, Ok(false)) { self.endpoint.sleep(left.min(LOOK_AGAIN)) } else { Ok(()) };
+            self.endpoint.awake();
+            if news.map(|_| slept)?.is_err() {
+                return Ok(());
+            }
+        }
     }
 
     /// Reads what peers have told on their control paths, and acts on it; whether there was anything. That a peer has left
@@ -65,7 +92,10 @@ impl Core {
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
                     Some(Notice::Fault(report)) => return Err(self.fail(Error::from_report(report))),
-                    Some(Notice::Query) => {
+                    Some(Notice::Query(said)) => {
+                        if let Some(said) = said {
+                            self.compare(peer, said, mine)?;
+                        }
                         let status = Notice::Status(self.status(mine)).encode();
                         self.endpoint.notify(peer, &status);
                     }
@@ -77,22 +107,22 @@ impl Core {
         Ok(any)
     }
 
-    /// Gives the control path, which is another connection, time to say why a peer's link broke: it may have left, or failed
-    /// for a reason that lies elsewhere. The error is that reason.
-    pub(crate) fn hear_why(&mut self, peer: usize, broken: &LinkError) -> Result<()> {
-        if !matches!((broken, &self.clock), (LinkError::Io(_), Clock::Real)) {
-            return Ok(());
-        }
-        let until = self.clock.now().after(EXPLANATION);
-        while !self.peers[peer].left && self.clock.now() < until {
-            let left = until.since(self.clock.now());
-            if let Err(error) = self.endpoint.sleep(left.min(EXPLANATION / 10)) {
-                tracing::debug!("waiting for events failed: {error}");
-                break;
+    /// Whether a peer that waits means the same by a collective as this rank, whose part in it may have ended.
+    fn compare(&mut self, peer: usize, said: Said, mine: &[Active]) -> Result<()> {
+        let same = |active: &&Active| active.collective() == Some(said.sequence);
+        let under_way = self.active.iter().chain(mine.iter()).find(same);
+        let under_way =
+            under_way.map(|active| (active.call.clone(), Fingerprint::unpack(active.operation.stamps.own())));
+        let ended = self.ended.iter().find(|ended| ended.call.sequence == said.sequence);
+        let known = under_way.or_else(|| ended.map(|ended| (ended.call.clone(), ended.fingerprint)));
+        let theirs = Stamp(said.stamp);
+        match known {
+            Some((call, fingerprint)) if fingerprint != Fingerprint::unpack(theirs) => {
+                let error = fault::mismatch(self, peer, &call, fingerprint, theirs).during(call);
+                Err(self.fail(error))
             }
-            self.news(&[])?;
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn oldest<'a>(&'a self, mine: &'a [Active]) -> Option<&'a Active> {
@@ -152,22 +182,22 @@ impl Core {
     pub(crate) fn check_times(&mut self, mine: &mut [Active]) -> Result<Time> {
         let now = self.clock.now();
         let mut next = Time::NEVER;
-        let mut query = false;
-        let mut late = None;
+        let (mut queries, mut late) = (Vec::new(), None);
         for active in self.active.iter_mut().chain(mine.iter_mut()) {
             let clocked = active.clocked.get_or_insert_with(|| Clocked::new(now, active.timeout));
             if clocked.deadline <= now {
                 late = Some((active.call.clone(), now.since(clocked.started)));
                 break;
             }
-            if clocked.query <= now && !clocked.queried {
-                clocked.queried = true;
-                query = true;
+            let query = clocked.query(now);
+            next = next.min(clocked.next());
+            if let Some(query) = query {
+                let awaited = active.operation.waiting().map(|wait| wait.peer).collect::<BTreeSet<_>>();
+                queries.push((query, active.said(), awaited));
             }
-            next = next.min(if clocked.queried { clocked.deadline } else { clocked.query });
         }
         if let Some((call, waited)) = late {
-            // A rank that was stopped past its deadline has been told what the others found.
+            // A rank that was stopped past its deadline has been told what the others found, but has not looked.
             if let Err(error) = self.endpoint.sleep(Duration::ZERO) {
                 tracing::debug!("looking for events failed: {error}");
             }
@@ -177,16 +207,20 @@ impl Core {
             let error = fault::timed_out(self, &call, &waits, waited);
             return Err(self.fail(error));
         }
-        if query {
-            self.query();
+        for (query, said, awaited) in queries {
+            let me = self.endpoint.me();
+            match query {
+                Query::Awaited => self.query(said, awaited.into_iter().filter(|peer| *peer != me).take(COMPARED_MAX)),
+                Query::Everyone => self.query(said, self.others()),
+            }
         }
         Ok(next)
     }
 
-    /// Asks every peer what it is doing.
-    fn query(&mut self) {
-        let query = Notice::Query.encode();
-        for peer in self.others() {
+    /// Asks peers what they are doing.
+    fn query(&mut self, said: Option<Said>, peers: impl Iterator<Item = usize>) {
+        let query = Notice::Query(said).encode();
+        for peer in peers {
             self.peers[peer].status = None;
             self.endpoint.notify(peer, &query);
         }

@@ -25,6 +25,16 @@ pub(crate) struct Sound {
     pub(crate) message_bytes: usize,
 }
 
+impl Sound {
+    /// Whether blocks go to other places than those they leave: in place, what comes would cover what still has to leave.
+    pub(crate) fn shifts_blocks(&self) -> bool {
+        match &self.extent {
+            Extent::Uneven { input, output } => self.fingerprint.collective == Collective::AllToAll && input != output,
+            _ => false,
+        }
+    }
+}
+
 /// Bytes of `count` elements, or why there can't be so many.
 fn bytes_of(count: usize, size: usize, what: &str) -> Result<usize> {
     count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| {
@@ -234,7 +244,8 @@ fn table(counts: &[usize], offsets: &[usize], what: &str, size: usize, ranks: us
         let end = offset.checked_add(*count).ok_or_else(|| {
             Error::invalid(format!("the {what} block of rank {rank} ends beyond what memory can hold"))
         })?;
-        ranges.push(bytes_of(offset, size, what)?..bytes_of(end, size, what)?);
+        // Where nothing lies, it lies within every buffer.
+        ranges.push(if *count == 0 { 0..0 } else { bytes_of(offset, size, what)?..bytes_of(end, size, what)? });
         next = end;
     }
     let mut sorted: Vec<usize> = (0..ranks).filter(|rank| !ranges[*rank].is_empty()).collect();

@@ -52,7 +52,8 @@ pub enum Buffers<'a> {
 /// Lengths and places of uneven blocks, in elements, one per rank.
 ///
 /// `all_gather` and `gather` read `recv_*`, the same on every rank; `scatter` and `reduce_scatter` read `send_*`, the
-/// same on every rank; `all_to_all` reads both. Offsets that are left empty are the sums of the counts before.
+/// same on every rank; `all_to_all` reads both. Offsets that are left empty are the sums of the counts before. Offsets are
+/// each rank's own; that of an empty block is not looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts<'a> {
     /// Elements for each rank.

@@ -1,8 +1,20 @@
-//! Every row, type, operator, number of ranks and kind of link, against a plain fold, through the public interface.
+//! The public interface on every kind of link.
 //!
-//! By default a seeded sample runs that holds every pair named in `sample.rs`; `PACELINE_FULL=1` runs the product, and
-//! `PACELINE_SEED` draws another sample.
+//! `rows` is the large part: every row, type, operator, number of ranks and link against a plain fold. By default a seeded
+//! sample of it runs that holds every pair named in `sample`; `PACELINE_FULL=1` runs the product, and `PACELINE_SEED` draws
+//! another sample. `PACELINE_BIG=1` adds a call of more than 2^31 elements.
 
+mod aborts;
+mod big;
+mod floats;
+mod groups;
+mod messages;
+mod options;
 mod rows;
 mod runner;
 mod sample;
+mod splits;
+mod started;
+mod threads;
+mod typed;
+mod uneven;

@@ -153,7 +153,7 @@ impl Communicator {
 impl From<MeshError> for Error {
     fn from(error: MeshError) -> Error {
         let kind = match &error {
-            MeshError::System { .. } => ErrorKind::System,
+            MeshError::System { .. } | MeshError::Files { .. } => ErrorKind::System,
             _ => ErrorKind::Rendezvous,
         };
         Error::new(kind, error.to_string()).blaming(error.peers())

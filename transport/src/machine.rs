@@ -54,3 +54,17 @@ pub(crate) fn raise_file_limit() {
         }
     }
 }
+
+/// What is in the way of opening so many more files, if the process's limit is.
+pub(crate) fn files_missing(more: usize) -> Option<String> {
+    let limit = usize::try_from(rustix::process::getrlimit(rustix::process::Resource::Nofile).current?).ok()?;
+    let open = match std::fs::read_dir("/proc/self/fd") {
+        // One is what is read here.
+        Ok(files) => files.count() - 1,
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => limit,
+        Err(_) => return None,
+    };
+    (limit < open + more).then(|| {
+        format!("{open} files are open and no more than {limit} may be; allow {} at least (ulimit -n)", open + more)
+    })
+}

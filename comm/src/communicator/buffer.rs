@@ -47,7 +47,7 @@ impl Communicator {
         let deadline = Instant::now() + self.patience();
         let through_memory = |rank: &usize| matches!(inner.links[*rank], Some(LinkKind::Inproc | LinkKind::Shm));
         let neighbours: Vec<usize> = (0..inner.size).filter(through_memory).collect();
-        let shared = inner.fabric.share(inner.group, &inner.members, (number, bytes), &neighbours, deadline);
+        let shared = inner.roots.fabric.share(inner.group, &inner.members, (number, bytes), &neighbours, deadline);
         let SharedMemory { mine, all } = shared.map_err(|error| self.failed(error.into()))?;
         Ok(Buffer { mine, all, len, elements: std::marker::PhantomData })
     }

@@ -16,7 +16,7 @@ use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
-use crate::engine::{Core, Driver, Engine, WaitPolicy};
+use crate::engine::{Core, Driver, Engine, Kin, WaitPolicy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Explanation, Facts};
@@ -64,8 +64,7 @@ struct Inner {
     links: Box<[Option<LinkKind>]>,
     facts: Facts,
     timeout: Duration,
-    /// How to call the ranks again, for groups of them.
-    fabric: Arc<Fabric>,
+    roots: Roots,
     /// Which group this is, there.
     group: GroupId,
     /// Each rank's number in the world.
@@ -80,22 +79,30 @@ struct Inner {
     received: Box<[AtomicU64]>,
 }
 
+/// What the communicators of one rank share.
+#[derive(Clone)]
+struct Roots {
+    /// How to call the ranks again, for groups of them.
+    fabric: Arc<Fabric>,
+    kin: Kin,
+}
+
+impl Roots {
+    fn of(fabric: Arc<Fabric>) -> Roots {
+        Roots { fabric, kin: Kin::default() }
+    }
+}
+
 impl Communicator {
     /// A communicator over an endpoint whose ranks have the numbers `members` in the world.
-    fn over(
-        endpoint: Endpoint,
-        fabric: Arc<Fabric>,
-        group: (GroupId, Arc<[usize]>),
-        facts: Facts,
-        timeout: Duration,
-    ) -> Self {
-        Communicator::driven((Driver::Threads, Clock::Real), endpoint, fabric, group, facts, timeout)
+    fn over(endpoint: Endpoint, roots: Roots, group: (GroupId, Arc<[usize]>), facts: Facts, timeout: Duration) -> Self {
+        Communicator::driven((Driver::Threads, Clock::Real), endpoint, roots, group, facts, timeout)
     }
 
     fn driven(
         (driver, clock): (Driver, Clock),
         endpoint: Endpoint,
-        fabric: Arc<Fabric>,
+        roots: Roots,
         (group, members): (GroupId, Arc<[usize]>),
         facts: Facts,
         timeout: Duration,
@@ -108,6 +115,7 @@ impl Communicator {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let sockets = links.contains(&Some(LinkKind::Tcp));
         let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores, sockets));
+        let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {
             engine: Engine::new(core, driver),
@@ -117,7 +125,7 @@ impl Communicator {
             links,
             facts,
             timeout,
-            fabric,
+            roots,
             group,
             members,
             memories: AtomicU64::new(0),
@@ -243,8 +251,7 @@ impl Communicator {
 
     /// Ends the communicator for what went wrong beside the engine: the other ranks, which may be past it, learn why.
     fn failed(&self, error: Error) -> Error {
-        self.inner.engine.fail(error.clone());
-        error
+        self.inner.engine.fail_unless_known(error)
     }
 
     fn next_sequence(&self) -> u64 {

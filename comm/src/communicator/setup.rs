@@ -6,7 +6,7 @@ use std::time::Duration;
 use paceline_transport::sim::SimNetwork;
 use paceline_transport::{Clock, Environment, Fabric, GroupId, MeshError, Setup};
 
-use super::Communicator;
+use super::{Communicator, Roots};
 use crate::engine::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::CallOptions;
@@ -37,7 +37,7 @@ impl Communicator {
         let joined = Fabric::in_process(size)?;
         let comm = |(fabric, endpoint)| {
             let (facts, group) = (Facts::in_process(size), (GroupId::WORLD, members.clone()));
-            Communicator::driven((driver, Clock::Real), endpoint, fabric, group, facts, Setup::TIMEOUT)
+            Communicator::driven((driver, Clock::Real), endpoint, Roots::of(fabric), group, facts, Setup::TIMEOUT)
         };
         Ok(joined.into_iter().map(comm).collect())
     }
@@ -59,7 +59,7 @@ impl Communicator {
             Communicator::driven(
                 driven,
                 endpoint,
-                fabric,
+                Roots::of(fabric),
                 (GroupId::WORLD, members.clone()),
                 Facts::in_process(size),
                 timeout,
@@ -120,7 +120,7 @@ impl Communicator {
         let members: Arc<[usize]> = (0..size).collect();
         let begin = |(fabric, endpoint)| {
             let facts = Facts::unknown(size, overrides.clone());
-            Communicator::over(endpoint, fabric, (GroupId::WORLD, members.clone()), facts, setup.timeout)
+            Communicator::over(endpoint, Roots::of(fabric), (GroupId::WORLD, members.clone()), facts, setup.timeout)
                 .agree(setup.init_timeout)
         };
         if threads == 1 {
@@ -153,7 +153,7 @@ impl Communicator {
 impl From<MeshError> for Error {
     fn from(error: MeshError) -> Error {
         let kind = match &error {
-            MeshError::System { .. } => ErrorKind::System,
+            MeshError::System { .. } | MeshError::Files { .. } => ErrorKind::System,
             _ => ErrorKind::Rendezvous,
         };
         Error::new(kind, error.to_string()).blaming(error.peers())

@@ -43,10 +43,10 @@ impl Communicator {
     fn join_group(&self, id: GroupId, members: Arc<[usize]>) -> Result<Communicator> {
         let patience = self.patience();
         let deadline = Instant::now() + patience;
-        let endpoint = self.inner.fabric.connect(id, &members, deadline)?;
+        let endpoint = self.inner.roots.fabric.connect(id, &members, deadline)?;
         let facts = Facts::unknown(members.len(), self.inner.facts.overrides().clone());
-        let (fabric, timeout) = (self.inner.fabric.clone(), self.inner.timeout);
-        Communicator::over(endpoint, fabric, (id, members), facts, timeout).agree(patience)
+        let (roots, timeout) = (self.inner.roots.clone(), self.inner.timeout);
+        Communicator::over(endpoint, roots, (id, members), facts, timeout).agree(patience)
     }
 
     /// How long what goes on beside the engine may take: less than a call, so that ranks which are past it and wait in

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
@@ -13,12 +14,14 @@ use paceline_transport::{Clock, Endpoint, Time};
 
 use super::active::Active;
 use super::fault;
+use super::kin::Kin;
 use super::notice::{Notice, Status};
 use super::operation::{Channels, Fault, FaultCause};
 use super::shared::{Attention, Stop};
 use super::stamp::Fingerprint;
 use super::wait::{Pause, WaitPolicy, Waiter};
-use crate::error::{CallName, Error, ErrorKind, Result};
+use super::watch::REASON_WITHIN;
+use crate::error::{CallName, Error, ErrorKind, Report, Result};
 
 /// How many ended collectives are remembered, to explain a late frame.
 const REMEMBERED: usize = 16;
@@ -29,6 +32,8 @@ pub(crate) struct PeerState {
     pub(crate) left: bool,
     /// Its answer to the query of the call whose deadline is near.
     pub(crate) status: Option<Status>,
+    /// Why it leaves.
+    pub(crate) farewell: Option<Report>,
 }
 
 /// A collective that has ended here.
@@ -48,11 +53,15 @@ pub(crate) struct Core {
     pub(crate) dead: Option<Error>,
     pub(crate) clock: Clock,
     policy: WaitPolicy,
+    kin: Kin,
+    /// Each rank's number in the world.
+    members: Arc<[usize]>,
 }
 
 impl Core {
     pub(crate) fn new(endpoint: Endpoint, clock: Clock, policy: WaitPolicy) -> Core {
         let peers = vec![PeerState::default(); endpoint.size()];
+        let members = (0..endpoint.size()).collect();
         Core {
             endpoint,
             active: Vec::new(),
@@ -61,7 +70,14 @@ impl Core {
             dead: None,
             clock,
             policy,
+            kin: Kin::default(),
+            members,
         }
+    }
+
+    /// The same as one of several communicators of this rank, with each rank's number in the world.
+    pub(crate) fn among(self, kin: Kin, members: Arc<[usize]>) -> Core {
+        Core { kin, members, ..self }
     }
 
     /// As [`Core::drive`], but a panic becomes an error that ends the communicator.
@@ -165,9 +181,9 @@ impl Core {
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
         if matches!(found.cause, FaultCause::Link(_))
-            && let Err(known) = self.hear_why(found.peer, std::slice::from_ref(active))
+            && let Err(known) = self.hear_why(found.peer, REASON_WITHIN, std::slice::from_ref(active))
         {
-            return known;
+            return known.during(active.call.clone());
         }
         let error = fault::explain(self, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
@@ -207,6 +223,17 @@ impl Core {
         }
     }
 
+    /// Tells the peers why this rank leaves, if another of its communicators has failed. Of this one's own failure they
+    /// know.
+    pub(crate) fn take_leave(&mut self) {
+        if self.dead.is_none()
+            && let Some(report) = self.kin.failure(&self.members)
+        {
+            let notice = Notice::Farewell(report).encode();
+            self.others().for_each(|peer| self.endpoint.notify(peer, &notice));
+        }
+    }
+
     /// Ends the communicator on this rank: every call under way fails, and the peers are told why.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
         if let Some(first) = &self.dead {
@@ -215,6 +242,7 @@ impl Core {
         // What another rank has found is passed on as well: a peer must not learn that this rank leaves before it knows why.
         let mut report = error.report().clone();
         report.reporter.get_or_insert(self.endpoint.me());
+        self.kin.note(&report, &self.members);
         let notice = Notice::Fault(report).encode();
         for peer in self.others() {
             self.endpoint.notify(peer, &notice);

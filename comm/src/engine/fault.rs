@@ -68,11 +68,21 @@ pub(crate) fn late_frame(core: &Core, peer: usize, sequence: u64, theirs: Stamp)
     }
 }
 
+/// A peer that has left, for the reason that it gave, if it gave one.
+fn gone(core: &Core, peer: usize, cause: String) -> Error {
+    let Some(report) = core.peers[peer].farewell.clone() else {
+        return Error::new(ErrorKind::PeerLeft, cause).blaming([peer]).hint(SAME_CALLS);
+    };
+    let blamed = if report.peers.is_empty() { vec![peer] } else { report.peers.clone() };
+    let reason = Error::from_report(report);
+    let cause = format!("{cause}, because another of its communicators has failed: {reason}");
+    Error::new(reason.kind(), cause).blaming(blamed)
+}
+
 /// A link that can't go on.
 pub(crate) fn link_failed(core: &Core, peer: usize, error: &LinkError) -> Error {
     if core.peers[peer].left {
-        let cause = format!("{} has dropped its communicator ({error})", name(core, peer));
-        return Error::new(ErrorKind::PeerLeft, cause).blaming([peer]).hint(SAME_CALLS);
+        return gone(core, peer, format!("{} has dropped its communicator ({error})", name(core, peer)));
     }
     let kind = if matches!(error, LinkError::Protocol(_)) { ErrorKind::Internal } else { ErrorKind::PeerDied };
     Error::new(kind, format!("lost {}: {error}", name(core, peer)))
@@ -101,7 +111,7 @@ pub(crate) fn left(core: &Core, wait: &Waiting, call: CallName) -> Error {
         wait.round,
         if wait.receives { "for data from" } else { "to send to" },
     );
-    Error::new(ErrorKind::PeerLeft, cause).during(call).at(wait.round, wait.step).blaming([wait.peer]).hint(SAME_CALLS)
+    gone(core, wait.peer, cause).during(call).at(wait.round, wait.step)
 }
 
 /// A call whose deadline has passed. [`blame`] finds the culprit.

@@ -5,6 +5,7 @@ mod blame;
 mod core;
 mod fault;
 mod handover;
+mod kin;
 mod memory;
 mod notice;
 mod operation;
@@ -18,6 +19,7 @@ mod watch;
 
 pub(crate) use self::core::Core;
 pub(crate) use active::Active;
+pub(crate) use kin::Kin;
 pub(crate) use memory::Memory;
 pub(crate) use operation::{Channels, Naming, Operation};
 pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};

@@ -9,6 +9,8 @@ use crate::error::{CallName, Report};
 pub(crate) enum Notice {
     /// The sender's communicator has failed, for this reason.
     Fault(Report),
+    /// The sender leaves, because another of its communicators has failed for this reason.
+    Farewell(Report),
     /// The sender waits, in this collective if it is one: what is the receiver doing?
     Query(Option<Said>),
     /// The answer.
@@ -38,7 +40,7 @@ impl Notice {
     /// The notice in bytes; texts too long for the control path are cut.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut notice = self.clone();
-        if let Notice::Fault(report) = &mut notice {
+        if let Notice::Fault(report) | Notice::Farewell(report) = &mut notice {
             cut(&mut report.cause);
             report.peers.truncate(PEERS_MAX);
             if let Some(hint) = &mut report.hint {

@@ -84,6 +84,9 @@ impl Completion {
     }
 }
 
+/// How long the reason for what went wrong beside the engine is waited for.
+const SHORTLY: Duration = Duration::from_millis(50);
+
 /// One rank's engine.
 pub(crate) struct Engine {
     inner: Arc<Inner>,
@@ -144,6 +147,21 @@ impl Engine {
         self.inner.waker.wake();
         self.inner.signal.notify();
         Ok(completion)
+    }
+
+    /// Ends the communicator for what went wrong beside the engine, or for the reason that a peer has told meanwhile;
+    /// which it was.
+    pub(crate) fn fail_unless_known(&self, error: Error) -> Error {
+        if let Ok(mut core) = self.inner.core.try_lock() {
+            let peer = error.peers().first().copied().filter(|peer| *peer < core.endpoint.size());
+            if let Some(peer) = peer
+                && let Err(known) = core.hear_why(peer, SHORTLY, &[])
+            {
+                return known;
+            }
+        }
+        self.fail(error.clone());
+        error
     }
 
     /// Ends every call under way, and all later ones, with this error, and tells the peers. Waits for nobody.
@@ -215,6 +233,9 @@ impl Drop for Engine {
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 tracing::error!("the progress thread had panicked");
             }
+        }
+        if let Ok(mut core) = self.inner.core.try_lock() {
+            core.take_leave();
         }
     }
 }

@@ -14,7 +14,7 @@ use super::stamp::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a failed link's reason is waited for.
-const REASON_WITHIN: Duration = Duration::from_millis(300);
+pub(crate) const REASON_WITHIN: Duration = Duration::from_millis(300);
 /// How often it is looked for at least, meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How many of the ranks that a call waits for are asked whether they are in the same call.
@@ -44,7 +44,7 @@ impl Core {
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
-                    self.hear_why(peer, mine)?;
+                    self.hear_why(peer, REASON_WITHIN, mine)?;
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
                 }
@@ -55,8 +55,8 @@ impl Core {
 
     /// Listens for the reason why the link to a peer has failed: the peer may have told it, or that it leaves, on its
     /// control path, which is a connection of its own.
-    pub(crate) fn hear_why(&mut self, peer: usize, mine: &[Active]) -> Result<()> {
-        let deadline = self.clock.now().after(REASON_WITHIN);
+    pub(crate) fn hear_why(&mut self, peer: usize, within: Duration, mine: &[Active]) -> Result<()> {
+        let deadline = self.clock.now().after(within);
         loop {
             self.news(mine)?;
             let left = deadline.since(self.clock.now());
@@ -92,6 +92,7 @@ impl Core {
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
                     Some(Notice::Fault(report)) => return Err(self.fail(Error::from_report(report))),
+                    Some(Notice::Farewell(report)) => self.peers[peer].farewell = Some(report),
                     Some(Notice::Query(said)) => {
                         if let Some(said) = said {
                             self.compare(peer, said, mine)?;
@@ -197,7 +198,7 @@ impl Core {
             }
         }
         if let Some((call, waited)) = late {
-            // A rank that was stopped past its deadline has been told what the others found.
+            // A rank that was stopped past its deadline has been told what the others found, but has not looked.
             self.look_around()?;
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);

@@ -3,7 +3,7 @@
 //! Where all ranks must hold equal bits the result goes into a digest, which the ranks compare afterwards. The floats
 //! are such that the order of additions shows in the last bits.
 
-use paceline_comm::{Communicator, Element, ReduceOp, Result};
+use paceline_comm::{Communicator, Element, LinkKind, ReduceOp, Result};
 
 /// What all ranks must hold alike, folded to one number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub type Call = fn(&Communicator, usize, &mut Digest) -> Result<()>;
 pub const LENGTHS: [usize; 5] = [0, 1, 13, 1000, 40_003];
 
 /// Every collective, by name.
-pub const CALLS: [(&str, Call); 23] = [
+pub const CALLS: [(&str, Call); 24] = [
     ("barrier", barrier),
     ("all_reduce of floats", all_reduce_of_floats),
     ("all_reduce by each operator", all_reduce_by_each_operator),
@@ -68,6 +68,7 @@ pub const CALLS: [(&str, Call); 23] = [
     ("send_recv", send_recv),
     ("started calls", started),
     ("group", group),
+    ("registered memory", registered),
     ("split", split),
 ];
 
@@ -338,6 +339,20 @@ fn group(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
     let arrived: Vec<i64> = arrived.concat();
     same("messages in a group", len, &arrived, everyone(size, len));
     digest.add(&arrived);
+    Ok(())
+}
+
+/// In memory that the ranks of a host map from each other. They are those that a rank has a link through memory with.
+fn registered(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
+    let mut buffer = comm.alloc::<i64>(len)?;
+    let through_memory = |peer: usize| matches!(comm.link_kind(peer), None | Some(LinkKind::Inproc | LinkKind::Shm));
+    for peer in 0..comm.size() {
+        assert_eq!(buffer.reaches(peer), through_memory(peer), "rank {} reaches rank {peer}", comm.rank());
+    }
+    buffer.copy_from_slice(&vector(comm.rank(), len));
+    comm.all_reduce_in_place(&mut buffer, ReduceOp::Sum)?;
+    same("all_reduce in registered memory", len, &buffer, (0..len).map(|i| sum(comm.size(), i)));
+    digest.add(&buffer);
     Ok(())
 }
 

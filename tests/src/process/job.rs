@@ -234,6 +234,21 @@ impl Process {
         }
     }
 
+    /// Waits for a line of its other output that contains `text`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Process::hear`].
+    pub fn hear_line(&mut self, text: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.other.iter().any(|line| line.contains(text)) {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.take(line),
+                Err(error) => panic!("{error} before a line with {text:?} from\n{}", self.report()),
+            }
+        }
+    }
+
     fn take(&mut self, line: String) {
         match Said::parse(&line) {
             Some(said) => self.said.push(said),

@@ -8,7 +8,7 @@ use super::card::{Allowed, Card};
 use super::door;
 use super::error::MeshError;
 use super::fabric::{Fabric, GroupId};
-use super::listen::{Call, Hello, Purpose};
+use super::listen::{Call, Hello, Purpose, Switchboard};
 use crate::inproc::Meeting;
 use crate::rendezvous::HandshakeError;
 
@@ -61,6 +61,16 @@ impl Calls<'_> {
 
     pub(super) fn hello(&self, from: usize, purpose: Purpose) -> Hello {
         Hello { group: self.group, from: from as u32, purpose }
+    }
+
+    /// How many TCP connections a link to the peer has: as many as both want, but one at least.
+    pub(super) fn n_streams(&self, peer: usize) -> usize {
+        self.card(self.me).streams.min(self.card(peer).streams).max(1) as usize
+    }
+
+    /// How many calls have come that nobody has asked for yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.fabric.switchboard.as_ref().map_or(0, Switchboard::waiting)
     }
 
     /// Does something with each peer, all at the same time: who is slow, stopped or gone holds up nobody else, so that at

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::tcp::connect::{ConnectError, Tried, connect};
 
 /// How long refusals are given the benefit of the doubt.
-const REFUSALS: Duration = Duration::from_secs(1);
+const REFUSALS: Duration = Duration::from_millis(500);
 /// How long one look at a door takes at most.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a door with too many callers in front is left alone.

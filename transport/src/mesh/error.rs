@@ -31,6 +31,14 @@ pub enum MeshError {
         /// How long this rank waited.
         waited: Duration,
     },
+    /// This rank can't open as many files as joining takes.
+    #[error("joining {size} ranks: {problem}")]
+    Files {
+        /// How many ranks there are.
+        size: usize,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
     /// The operating system refused something.
     #[error("{what}: {error}{}", hint(.error))]
     System {
@@ -49,7 +57,7 @@ impl MeshError {
             MeshError::Peer { peer, .. } => vec![*peer],
             MeshError::Missing { missing, .. } => missing.iter().map(|(rank, _)| *rank).collect(),
             MeshError::Rendezvous(error) => error.peers(),
-            MeshError::Listen(_) | MeshError::System { .. } => Vec::new(),
+            MeshError::Listen(_) | MeshError::Files { .. } | MeshError::System { .. } => Vec::new(),
         }
     }
 

@@ -20,6 +20,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How many callers may be proving themselves at the same time; more are turned away.
 const CALLERS_MAX: usize = 1024;
 
+/// How long after a call that can't be taken the next try is.
+const BREATH: Duration = Duration::from_millis(100);
+
 /// What a caller says it wants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Hello {
@@ -96,6 +99,11 @@ impl Switchboard {
         Ok(Switchboard { mailbox, hang_up, thread: Some(thread), process: std::process::id() })
     }
 
+    /// How many calls nobody has asked for yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.mailbox.calls.lock().expect("no panic while held").len()
+    }
+
     /// The call that says `hello`, waiting for it until `deadline`.
     pub(super) fn wait_for(&self, hello: &Hello, deadline: Instant) -> Option<Call> {
         let mut calls = self.mailbox.calls.lock().expect("no panic while held");
@@ -147,13 +155,27 @@ fn take_calls(
         if files[0].revents().contains(PollFlags::IN) {
             return;
         }
-        while let Some(Ok((socket, _))) = unix.map(UnixListener::accept) {
+        while let Some((socket, _)) = unix.and_then(|listener| taken(listener.accept())) {
             answer(credentials, mailbox, &callers, Call { socket: socket.into(), local: true }, "a local process");
         }
-        while let Some(Ok((socket, address))) = tcp.map(TcpListener::accept) {
+        while let Some((socket, address)) = tcp.and_then(|listener| taken(listener.accept())) {
             answer(credentials, mailbox, &callers, Call { socket: socket.into(), local: false }, &address.to_string());
         }
     }
+}
+
+/// A call, if one waits and can be taken. One that can't (mostly for want of files) keeps waiting, and so does this
+/// thread: the poll would not.
+fn taken<T>(accepted: std::io::Result<T>) -> Option<T> {
+    use std::io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    accepted
+        .inspect_err(|error| {
+            if ![ConnectionAborted, Interrupted, WouldBlock].contains(&error.kind()) {
+                tracing::error!("a call can't be taken: {error}");
+                std::thread::sleep(BREATH);
+            }
+        })
+        .ok()
 }
 
 /// Has a caller prove itself, in a thread of its own, so that a silent one holds up nobody.

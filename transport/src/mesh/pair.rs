@@ -33,10 +33,30 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> MeshError {
     move |error| MeshError::System { what, error }
 }
 
+/// Files of a rank apart from those for each peer: its segment, its doorbell, and what it sleeps on.
+const OWN_FILES: usize = 3;
+/// Files for a peer that is reached by shared memory: its segment, its doorbell, its process.
+const MEMORY_FILES: usize = 3;
+
+/// The most files that joining a peer takes.
+fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
+    let control = 1;
+    match calls.shares_process(peer) {
+        true => 0,
+        false if calls.may_share_memory(peer) => control + calls.n_streams(peer).max(MEMORY_FILES),
+        false => control + calls.n_streams(peer),
+    }
+}
+
 impl<'a> Pairing<'a> {
     pub(super) fn new(calls: Calls<'a>) -> Result<Pairing<'a>, MeshError> {
         let mine = calls.card(calls.me);
         let house: Vec<usize> = (0..calls.members.len()).filter(|peer| calls.card(*peer).shares_kernel(mine)).collect();
+        let needed = calls.others().map(|peer| files_for(&calls, peer)).sum::<usize>() + OWN_FILES;
+        // Those who have called already have their files.
+        if let Some(problem) = machine::files_missing(needed.saturating_sub(calls.waiting())) {
+            return Err(MeshError::Files { size: calls.members.len(), problem });
+        }
         let nonce = machine::random();
         let segment = if house.len() > 1 && (mine.allows(Allowed::Shm) || mine.allows(Allowed::Inproc)) {
             let geometry = Geometry::for_neighbours(house.len());
@@ -147,9 +167,8 @@ impl<'a> Pairing<'a> {
 
     /// The data streams of a tcp link: as many as both want, but one at least.
     fn open_streams(&self, peer: usize) -> Result<TcpLink, MeshError> {
-        let n_streams = self.calls.card(self.calls.me).streams.min(self.calls.card(peer).streams).max(1);
         let mut streams = Vec::new();
-        for number in 0..n_streams {
+        for number in 0..self.calls.n_streams(peer) as u32 {
             let purpose = Purpose::Stream(number);
             let socket = if peer < self.calls.me {
                 self.calls.call_tcp(peer, purpose)?

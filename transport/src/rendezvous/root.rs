@@ -16,6 +16,8 @@ use rustix::io::Errno;
 use self::guest::{Event, Guest, Stage};
 use super::listen::Listener;
 use super::messages::{Introduction, encode_answer};
+use crate::machine;
+
 use super::{Credentials, Exchanged, Period, RankIdentity, RendezvousError, Setup, socket, sys};
 
 /// How long a connection may take for its handshake.
@@ -76,7 +78,7 @@ pub(super) fn serve(
         outcome: None,
         strangers: 0,
     };
-    if let Some(problem) = sys::files_missing(setup.size - 1) {
+    if let Some(problem) = machine::files_missing(setup.size - 1) {
         let doing = format!("rank 0 preparing for connections of {} ranks", setup.size - 1);
         root.conclude(Err(RendezvousError::System { doing, problem }));
     }

@@ -27,15 +27,6 @@ pub(super) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What is in the way of opening so many more files, if the process's limit is.
-pub(super) fn files_missing(more: usize) -> Option<String> {
-    let limit = usize::try_from(rustix::process::getrlimit(rustix::process::Resource::Nofile).current?).ok()?;
-    let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    (limit < open + more).then(|| {
-        format!("{open} files are open and no more than {limit} may be; allow {} at least (ulimit -n)", open + more)
-    })
-}
-
 /// A copy, closed on exec, of a descriptor that the process was started with.
 pub(super) fn inherited(descriptor: RawFd) -> io::Result<OwnedFd> {
     if descriptor < 0 {

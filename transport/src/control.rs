@@ -75,7 +75,8 @@ impl Control {
     pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
         match self {
             Control::Socket(socket) => {
-                let end = how.floor_char_boundary(NOTICE_BYTES_MAX / 2);
+                let most = how.len().min(NOTICE_BYTES_MAX / 2);
+                let end = (0..=most).rev().find(|end| how.is_char_boundary(*end)).unwrap_or(0);
                 let few = &peers[..peers.len().min(PEERS_MAX)];
                 socket.send(KIND_FAILED, &postcard::to_allocvec(&(few, &how[..end])).expect("plain data"));
             }

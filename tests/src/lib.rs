@@ -4,6 +4,7 @@
 //! Everything that is drawn is drawn from a seed, which failures print.
 
 pub mod case;
+pub mod corpus;
 pub mod exact;
 pub mod noise;
 pub mod places;

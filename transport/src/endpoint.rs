@@ -53,6 +53,9 @@ struct Poller {
 const PROCESS: u64 = 1 << 63;
 
 impl Endpoint {
+    /// How many peers' news one [`Endpoint::sleep`] finds at most.
+    pub const NEWS_AT_ONCE: usize = 16;
+
     pub(crate) fn new(
         me: usize,
         links: Vec<Option<Link>>,
@@ -194,7 +197,7 @@ impl Endpoint {
             tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(longest.subsec_nanos()),
         };
-        let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); 16];
+        let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); Endpoint::NEWS_AT_ONCE];
         match epoll::wait(&poller.epoll, &mut events, Some(&timeout)) {
             Ok((found, _)) => {
                 for event in found {

@@ -181,7 +181,7 @@ impl Core {
 
     fn fault(&mut self, found: &Fault, active: &Active) -> Error {
         if matches!(found.cause, FaultCause::Link(_))
-            && let Err(known) = self.hear_why(found.peer, REASON_WITHIN)
+            && let Err(known) = self.hear_why(found.peer, REASON_WITHIN, std::slice::from_ref(active))
         {
             return known.during(active.call.clone());
         }

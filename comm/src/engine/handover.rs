@@ -86,6 +86,7 @@ impl Signal {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::sync::atomic::fence;
     use loom::sync::Arc;
 
     struct Engine {
@@ -99,6 +100,28 @@ mod model {
         if engine.submissions.is_raised() {
             core.extend(engine.submissions.take());
         }
+    }
+
+    /// README, "submitted is never lost": the driver's announcement and its look at the flag against the submitter's flag
+    /// and its look at the announcement.
+    #[test]
+    fn a_sleeping_driver_sees_a_submission_or_is_woken() {
+        loom::model(|| {
+            let submissions = Arc::new(Submissions::new());
+            let sleeping = Arc::new(AtomicBool::new(false));
+            let (theirs, announced) = (submissions.clone(), sleeping.clone());
+            let submitter = loom::thread::spawn(move || {
+                theirs.push(7);
+                fence(Ordering::SeqCst);
+                announced.load(Ordering::Relaxed)
+            });
+            sleeping.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let seen = submissions.is_raised();
+            let woken = submitter.join().unwrap();
+            assert!(seen || woken, "the submission was missed and nobody woke the driver");
+            assert_eq!(submissions.take(), [7]);
+        });
     }
 
     #[test]

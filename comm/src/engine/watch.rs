@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use paceline_transport::{Clock, ControlEvent, LinkError, LinkKind, Stamp, Time};
+use paceline_transport::{Clock, ControlEvent, Endpoint, LinkError, LinkKind, Stamp, Time};
 
 use super::active::{Active, Clocked, Query};
 use super::core::Core;
@@ -11,7 +11,7 @@ use super::fault;
 use super::notice::{Notice, Said, Status};
 use super::operation::Channels;
 use super::stamp::Fingerprint;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a failed link's reason is waited for.
 pub(crate) const REASON_WITHIN: Duration = Duration::from_millis(300);
@@ -44,7 +44,7 @@ impl Core {
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
-                    self.hear_why(peer, REASON_WITHIN)?;
+                    self.hear_why(peer, REASON_WITHIN, mine)?;
                     let error = fault::link_failed(self, peer, &error);
                     return Err(self.fail(error));
                 }
@@ -55,17 +55,17 @@ impl Core {
 
     /// Listens for the reason why the link to a peer has failed: the peer may have told it, or that it leaves, on its
     /// control path, which is a connection of its own.
-    pub(crate) fn hear_why(&mut self, peer: usize, within: Duration) -> Result<()> {
+    pub(crate) fn hear_why(&mut self, peer: usize, within: Duration, mine: &[Active]) -> Result<()> {
         let deadline = self.clock.now().after(within);
         loop {
-            self.news(&[])?;
+            self.news(mine)?;
             let left = deadline.since(self.clock.now());
             // A simulated clock stands still meanwhile.
             if self.peers[peer].left || left.is_zero() || matches!(self.clock, Clock::Virtual(_)) {
                 return Ok(());
             }
             self.endpoint.about_to_sleep();
-            let news = self.news(&[]);
+            let news = self.news(mine);
             let slept = if matches!(news, Ok(false)) { self.endpoint.sleep(left.min(LOOK_AGAIN)) } else { Ok(()) };
             self.endpoint.awake();
             if news.map(|_| slept)?.is_err() {
@@ -199,9 +199,7 @@ impl Core {
         }
         if let Some((call, waited)) = late {
             // A rank that was stopped past its deadline has been told what the others found, but has not looked.
-            if let Err(error) = self.endpoint.sleep(Duration::ZERO) {
-                tracing::debug!("looking for events failed: {error}");
-            }
+            self.look_around()?;
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();
@@ -216,6 +214,19 @@ impl Core {
             }
         }
         Ok(next)
+    }
+
+    /// Finds out which control paths have something, without waiting: they are read only when they are known to.
+    fn look_around(&mut self) -> Result<()> {
+        if matches!(self.clock, Clock::Virtual(_)) {
+            return Ok(());
+        }
+        let looked =
+            (0..=self.endpoint.size() / Endpoint::NEWS_AT_ONCE).try_for_each(|_| self.endpoint.sleep(Duration::ZERO));
+        looked.map_err(|error| {
+            let error = Error::new(ErrorKind::System, format!("looking for events failed: {error}"));
+            self.fail(error)
+        })
     }
 
     /// Asks peers what they are doing.

@@ -3,10 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, RANKS_MAX};
 
-/// The most ranks that are started on one host.
-pub const RANKS_MAX: usize = 4096;
 /// The fewest bytes of a token.
 pub const TOKEN_LEAST: usize = 8;
 

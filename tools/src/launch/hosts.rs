@@ -2,6 +2,9 @@
 
 use std::str::FromStr;
 
+/// The most ranks that are started on one host.
+pub const RANKS_MAX: usize = 4096;
+
 /// Hosts in rank order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosts(pub Vec<Host>);
@@ -68,8 +71,8 @@ fn host(text: &str) -> Result<Host, String> {
     }
     let ranks = match ranks.map(str::parse::<usize>) {
         None => 1,
-        Some(Ok(ranks)) if (1..=super::arguments::RANKS_MAX).contains(&ranks) => ranks,
-        Some(_) => return Err(format!("'{text}': a host takes 1 to {} ranks", super::arguments::RANKS_MAX)),
+        Some(Ok(ranks)) if (1..=RANKS_MAX).contains(&ranks) => ranks,
+        Some(_) => return Err(format!("'{text}': a host takes 1 to {} ranks", RANKS_MAX)),
     };
     Ok(Host { name: name.to_string(), ranks })
 }

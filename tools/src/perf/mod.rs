@@ -20,6 +20,7 @@ pub mod measure;
 pub mod names;
 pub mod number;
 pub mod operation;
+pub mod plan;
 pub mod rank;
 pub mod report;
 pub mod row;
@@ -38,7 +39,7 @@ use arguments::{Asked, Options};
 use benchmark::Benchmark;
 use environment::Environment;
 use failure::Failure;
-use rank::Plan;
+use plan::Plan;
 
 /// Runs a tool from its process's command line and environment.
 #[must_use]

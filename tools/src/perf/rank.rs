@@ -1,33 +1,19 @@
 //! What one rank does from joining to the verdict. All ranks do it in step; rank 0 also reports.
 
-use std::time::Duration;
-
 use super::arguments::{Options, Root};
-use super::benchmark::{Action, Benchmark};
+use super::benchmark::Action;
 use super::collect;
-use super::comm::{Comm, CommError};
+use super::comm::Comm;
 use super::environment::Environment;
 use super::failure::Failure;
 use super::machine;
-use super::names::{Operator, TypeName};
-use super::report::Reporter;
+use super::names::Operator;
+use super::plan::{Ends, Plan, Series};
 use super::row::{Bench, Totals};
 use super::sizes::{sweep, warm_up};
 use super::table::Device;
 use super::verify::hash;
-use super::watchdog::Watchdog;
 use super::workbench::Workbench;
-
-/// What a run is about; the same on every rank.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The test.
-    pub benchmark: Benchmark,
-    /// The command line.
-    pub options: Options,
-    /// The environment.
-    pub environment: Environment,
-}
 
 /// How a run ended, as far as it could be measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,53 +31,6 @@ impl Verdict {
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.out_of_bounds == 0 && self.enough != Some(false)
-    }
-}
-
-/// A row's fixed part: one type, operator and root.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Series {
-    /// The element type.
-    pub type_name: TypeName,
-    /// The operator, for reductions.
-    pub operator: Option<Operator>,
-    /// The root, for collectives that have one.
-    pub root: Option<usize>,
-}
-
-/// What connects one rank with the others and with the outside.
-pub struct Ends<'a, C> {
-    /// The communicator.
-    pub comm: &'a C,
-    /// The process's watchdog.
-    pub watchdog: &'a Watchdog,
-    /// The limit of a test, on the one rank of each process that keeps the watchdog.
-    pub limit: Option<Duration>,
-    /// Set on rank 0.
-    pub reporter: Option<&'a mut Reporter>,
-}
-
-impl<C: Comm> Ends<'_, C> {
-    /// The failure of this rank's call.
-    pub fn failure(&self, error: CommError) -> Failure {
-        let rank = self.comm.rank();
-        Failure::Communication { rank, host: self.comm.host(rank), error }
-    }
-
-    /// Does a part of a test, within the limit.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the part reports.
-    pub fn within_limit<T>(&self, part: impl FnOnce() -> Result<T, CommError>) -> Result<T, Failure> {
-        if let Some(limit) = self.limit {
-            self.watchdog.set(limit);
-        }
-        let done = part().map_err(|error| self.failure(error));
-        if self.limit.is_some() {
-            self.watchdog.lift();
-        }
-        done
     }
 }
 

@@ -10,7 +10,7 @@ use super::layout::Ask;
 use super::machine;
 use super::measure;
 use super::operation::Operation;
-use super::rank::{Ends, Plan, Series};
+use super::plan::{Ends, Plan, Series};
 use super::statistics::{Spread, average};
 use super::table::{Device, Half, Iterations, Row};
 use super::verify::{Data, hash};

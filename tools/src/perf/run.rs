@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use super::comm::{Comm, CommError};
 use super::failure::{Failure, RIGHT, WRONG};
-use super::rank::{self, Ends, Plan, Verdict};
+use super::plan::{Ends, Plan};
+use super::rank::{self, Verdict};
 use super::report::Reporter;
 use super::watchdog::Watchdog;
 

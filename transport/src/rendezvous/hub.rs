@@ -1,7 +1,7 @@
 //! A hub: where threads of one process meet, and where ranks that share a process find what they share.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -25,9 +25,14 @@ struct State {
     /// How many exchanges have ended.
     ended: u64,
     arrived: Vec<Option<(RankIdentity, Vec<u8>)>>,
+    /// The failures of exchanges that ended before a rank came, for that rank: everyone learns of each exchange once.
+    owed: Vec<VecDeque<RendezvousError>>,
     /// The outcome of ended exchanges, with how many ranks have yet to take it.
     outcomes: HashMap<u64, (Result<Arc<Exchanged>, RendezvousError>, usize)>,
 }
+
+/// How many failures are kept for a rank that doesn't come.
+const OWED_MAX: usize = 16;
 
 struct Shared {
     value: Arc<dyn Any + Send + Sync>,
@@ -48,7 +53,8 @@ impl Hub {
     #[must_use]
     pub fn new(size: usize) -> Hub {
         assert!(size > 0, "a hub is for at least one rank");
-        let state = State { ended: 0, arrived: vec![None; size], outcomes: HashMap::new() };
+        let state =
+            State { ended: 0, arrived: vec![None; size], owed: vec![VecDeque::new(); size], outcomes: HashMap::new() };
         let inner =
             Inner { size, state: Mutex::new(state), changed: Condvar::new(), shared: Mutex::new(HashMap::new()) };
         Hub { inner: Arc::new(inner) }
@@ -106,17 +112,20 @@ impl Hub {
             let root = Box::new(RankIdentity { rank: 0, address: "the hub".to_owned(), ..who.clone() });
             let (other, other_size) = (Box::new(who), setup.size);
             let error = RendezvousError::SizeMismatch { root, root_size: size, other, other_size };
-            return self.end(&mut state, Err(error)).map(Arc::unwrap_or_clone);
+            return self.end(&mut state, Err(error), Some(setup.rank)).map(Arc::unwrap_or_clone);
+        }
+        if let Some(error) = state.owed[setup.rank].pop_front() {
+            return Err(error);
         }
         if let Some((first, _)) = &state.arrived[setup.rank] {
             let error = RendezvousError::Duplicate { first: Box::new(first.clone()), second: Box::new(who) };
-            return self.end(&mut state, Err(error)).map(Arc::unwrap_or_clone);
+            return self.end(&mut state, Err(error), None).map(Arc::unwrap_or_clone);
         }
         state.arrived[setup.rank] = Some((who, mine.to_vec()));
         let mine = state.ended;
         if state.arrived.iter().all(Option::is_some) {
             let entries = state.arrived.iter_mut().flatten().map(|(_, entry)| std::mem::take(entry)).collect();
-            let _ = self.end(&mut state, Ok(Arc::new(Exchanged { job: sys::random(), entries })));
+            let _ = self.end(&mut state, Ok(Arc::new(Exchanged { job: sys::random(), entries })), None);
         }
         loop {
             if let Some((result, left)) = state.outcomes.get_mut(&mine) {
@@ -133,7 +142,7 @@ impl Hub {
                 let arrived = state.arrived.iter().flatten().map(|(who, _)| who.clone()).collect();
                 let (limit, limited_by) = (period.total(), setup.rank);
                 let error = RendezvousError::Incomplete { size, limit, limited_by, arrived, missing };
-                let _ = self.end(&mut state, Err(error));
+                let _ = self.end(&mut state, Err(error), None);
                 continue;
             }
             let waited = self.inner.changed.wait_timeout(state, period.left());
@@ -141,12 +150,22 @@ impl Hub {
         }
     }
 
-    /// Ends the exchange under way for all ranks that arrived.
+    /// Ends the exchange under way: for all ranks that arrived, and, if it failed, for those that have yet to come, but for
+    /// `told`, which is told by the caller.
     fn end(
         &self,
         state: &mut State,
         result: Result<Arc<Exchanged>, RendezvousError>,
+        told: Option<usize>,
     ) -> Result<Arc<Exchanged>, RendezvousError> {
+        if let Err(error) = &result {
+            for rank in (0..self.inner.size).filter(|rank| state.arrived[*rank].is_none() && told != Some(*rank)) {
+                state.owed[rank].push_back(error.clone());
+                if state.owed[rank].len() > OWED_MAX {
+                    state.owed[rank].pop_front();
+                }
+            }
+        }
         let waiting = state.arrived.iter_mut().filter_map(Option::take).count();
         if waiting > 0 {
             state.outcomes.insert(state.ended, (result.clone(), waiting));

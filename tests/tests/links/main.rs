@@ -1,0 +1,8 @@
+//! The link contract (`paceline_transport::link`), promise by promise, on every kind of link.
+
+mod channels;
+mod ends;
+mod moving;
+mod pressure;
+mod sleeping;
+mod traffic;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use paceline_transport::Time;
 
+use super::channels::Channels;
+use super::completion::Completion;
 use super::notice::Said;
-use super::operation::{Channels, Operation};
-use super::shared::Completion;
+use super::operation::Operation;
 use crate::error::{CallName, Result};
 
 /// A call under way, with what is needed to report on it.

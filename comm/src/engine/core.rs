@@ -4,7 +4,6 @@
 //! peers that have something to see, and when nothing moved spins, yields and at last sleeps (`wait`). Everything that
 //! costs (the clock, news of peers, deadlines) is looked at only when nothing moves.
 
-use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,42 +12,25 @@ use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Time};
 
 use super::active::Active;
+use super::attention::{Attention, Stop};
+use super::channels::Channels;
 use super::fault;
 use super::kin::Kin;
-use super::notice::{Notice, Status};
-use super::operation::{Channels, Fault, FaultCause};
-use super::shared::{Attention, Stop};
-use super::stamp::Fingerprint;
+use super::notice::Notice;
 use super::wait::{Pause, WaitPolicy, Waiter};
-use super::watch::REASON_WITHIN;
-use crate::error::{CallName, Error, ErrorKind, Report, Result};
+use super::walk::{Fault, FaultCause};
+use super::witness::Witness;
+use crate::error::{Error, ErrorKind, Result};
 
-/// How many ended collectives are remembered, to explain a late frame.
-const REMEMBERED: usize = 16;
-
-/// What is known of a peer beside its data.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PeerState {
-    pub(crate) left: bool,
-    /// Its answer to the query of the call whose deadline is near.
-    pub(crate) status: Option<Status>,
-    /// Why it leaves.
-    pub(crate) farewell: Option<Report>,
-}
-
-/// A collective that has ended here.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub(crate) call: CallName,
-    pub(crate) fingerprint: Option<Fingerprint>,
-}
+/// How long a failed link's reason is waited for.
+pub(crate) const REASON_WITHIN: Duration = Duration::from_millis(300);
 
 /// One rank's engine.
 pub(crate) struct Core {
     pub(crate) endpoint: Endpoint,
     pub(crate) active: Vec<Active>,
-    pub(crate) peers: Vec<PeerState>,
-    pub(crate) ended: VecDeque<Ended>,
+    /// What it takes to report on failures.
+    pub(crate) witness: Witness,
     /// Why nothing works any more.
     pub(crate) dead: Option<Error>,
     pub(crate) clock: Clock,
@@ -60,19 +42,9 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(endpoint: Endpoint, clock: Clock, policy: WaitPolicy) -> Core {
-        let peers = vec![PeerState::default(); endpoint.size()];
+        let witness = Witness::new(endpoint.me(), endpoint.peers().clone());
         let members = (0..endpoint.size()).collect();
-        Core {
-            endpoint,
-            active: Vec::new(),
-            peers,
-            ended: VecDeque::with_capacity(REMEMBERED),
-            dead: None,
-            clock,
-            policy,
-            kin: Kin::default(),
-            members,
-        }
+        Core { endpoint, active: Vec::new(), witness, dead: None, clock, policy, kin: Kin::default(), members }
     }
 
     /// The same as one of several communicators of this rank, with each rank's number in the world.
@@ -185,17 +157,13 @@ impl Core {
         {
             return known.during(active.call.clone());
         }
-        let error = fault::explain(self, found, &active.call, active.operation.stamps.own_towards(found.peer));
+        let error = fault::explain(&self.witness, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
     }
 
     fn remember(&mut self, active: &Active) {
         if self.endpoint.size() > 1 && matches!(active.operation.channels, Channels::Collective { .. }) {
-            if self.ended.len() == REMEMBERED {
-                self.ended.pop_front();
-            }
-            let fingerprint = Fingerprint::unpack(active.operation.stamps.own());
-            self.ended.push_back(Ended { call: active.call.clone(), fingerprint });
+            self.witness.remember(&active.call, active.operation.stamps.own());
         }
     }
 

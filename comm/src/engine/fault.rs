@@ -5,29 +5,25 @@ use std::time::Duration;
 use paceline_transport::{LinkError, Stamp};
 
 use super::blame::{Blame, blame};
-use super::core::Core;
-use super::operation::{Fault, FaultCause, Waiting};
+use super::operation::Waiting;
 use super::stamp::Fingerprint;
+use super::walk::{Fault, FaultCause};
+use super::witness::Witness;
 use crate::algorithm::ROWS;
 use crate::error::{CallName, Error, ErrorKind};
 
 const SAME_CALLS: &str = "every rank must make the same calls before it drops the communicator";
 
-/// How a rank is named in a report: by number, and where it runs.
-fn name(core: &Core, rank: usize) -> String {
-    format!("rank {rank} ({})", core.endpoint.peers()[rank])
-}
-
 /// A call that failed while moving data.
-pub(crate) fn explain(core: &Core, fault: &Fault, call: &CallName, mine: Stamp) -> Error {
+pub(crate) fn explain(witness: &Witness, fault: &Fault, call: &CallName, mine: Stamp) -> Error {
     let Fault { peer, round, step, cause } = fault;
     let error = match cause {
-        FaultCause::Link(error) => link_failed(core, *peer, error),
-        FaultCause::Stamp { theirs } => mismatch(core, *peer, call, Fingerprint::unpack(mine), *theirs),
+        FaultCause::Link(error) => link_failed(witness, *peer, error),
+        FaultCause::Stamp { theirs } => mismatch(witness, *peer, call, Fingerprint::unpack(mine), *theirs),
         FaultCause::Length { arrived, wanted } => {
             let cause = format!(
                 "{} sends a message of at least {arrived} bytes where {wanted} are expected",
-                name(core, *peer)
+                witness.name(*peer)
             );
             Error::new(ErrorKind::Mismatch, cause).hint("make the counts of both sides equal")
         }
@@ -36,15 +32,21 @@ pub(crate) fn explain(core: &Core, fault: &Fault, call: &CallName, mine: Stamp) 
 }
 
 /// Two ranks that mean different things by one call: this one, and `peer`.
-pub(crate) fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<Fingerprint>, theirs: Stamp) -> Error {
+pub(crate) fn mismatch(
+    witness: &Witness,
+    peer: usize,
+    call: &CallName,
+    mine: Option<Fingerprint>,
+    theirs: Stamp,
+) -> Error {
     let side = |fingerprint: Option<Fingerprint>| match fingerprint {
         Some(fingerprint) => fingerprint.to_string(),
         None => "something that can't be read".into(),
     };
     let unpacked = Fingerprint::unpack(theirs);
-    let me = core.endpoint.me();
+    let me = witness.me;
     let mut cause =
-        format!("the ranks disagree: rank {me} calls {}, {} calls {}", side(mine), name(core, peer), side(unpacked));
+        format!("the ranks disagree: rank {me} calls {}, {} calls {}", side(mine), witness.name(peer), side(unpacked));
     if let (Some(mine), Some(theirs)) = (mine, unpacked)
         && (Fingerprint { row: theirs.row, ..mine }) == theirs
     {
@@ -56,21 +58,21 @@ pub(crate) fn mismatch(core: &Core, peer: usize, call: &CallName, mine: Option<F
 }
 
 /// A frame of a collective that this rank has already ended, without that frame.
-pub(crate) fn late_frame(core: &Core, peer: usize, sequence: u64, theirs: Stamp) -> Error {
-    let ended = core.ended.iter().find(|ended| ended.call.sequence == sequence);
+pub(crate) fn late_frame(witness: &Witness, peer: usize, sequence: u64, theirs: Stamp) -> Error {
+    let ended = witness.ended.iter().find(|ended| ended.call.sequence == sequence);
     match ended {
-        Some(ended) => mismatch(core, peer, &ended.call, ended.fingerprint, theirs).during(ended.call.clone()),
+        Some(ended) => mismatch(witness, peer, &ended.call, ended.fingerprint, theirs).during(ended.call.clone()),
         None => {
             let what = Fingerprint::unpack(theirs).map_or("something".into(), |fingerprint| fingerprint.to_string());
-            let cause = format!("{} sent for call #{sequence} ({what}), which ended here long ago", name(core, peer));
+            let cause = format!("{} sent for call #{sequence} ({what}), which ended here long ago", witness.name(peer));
             Error::new(ErrorKind::Mismatch, cause).blaming([peer])
         }
     }
 }
 
 /// A peer that has left, for the reason that it gave, if it gave one.
-fn gone(core: &Core, peer: usize, cause: String) -> Error {
-    let Some(report) = core.peers[peer].farewell.clone() else {
+fn gone(witness: &Witness, peer: usize, cause: String) -> Error {
+    let Some(report) = witness.peers[peer].farewell.clone() else {
         return Error::new(ErrorKind::PeerLeft, cause).blaming([peer]).hint(SAME_CALLS);
     };
     let blamed = if report.peers.is_empty() { vec![peer] } else { report.peers.clone() };
@@ -80,42 +82,42 @@ fn gone(core: &Core, peer: usize, cause: String) -> Error {
 }
 
 /// A link that can't go on.
-pub(crate) fn link_failed(core: &Core, peer: usize, error: &LinkError) -> Error {
-    if core.peers[peer].left {
-        return gone(core, peer, format!("{} has dropped its communicator ({error})", name(core, peer)));
+pub(crate) fn link_failed(witness: &Witness, peer: usize, error: &LinkError) -> Error {
+    if witness.peers[peer].left {
+        return gone(witness, peer, format!("{} has dropped its communicator ({error})", witness.name(peer)));
     }
     let kind = if matches!(error, LinkError::Protocol(_)) { ErrorKind::Internal } else { ErrorKind::PeerDied };
-    Error::new(kind, format!("lost {}: {error}", name(core, peer)))
+    Error::new(kind, format!("lost {}: {error}", witness.name(peer)))
         .blaming([peer])
         .hint(format!("look at rank {peer}'s output and at the network between"))
 }
 
 /// A peer that could not join the group that this rank has joined.
-pub(crate) fn could_not_join(core: &Core, peer: usize, peers: Vec<usize>, how: &str) -> Error {
+pub(crate) fn could_not_join(witness: &Witness, peer: usize, peers: Vec<usize>, how: &str) -> Error {
     let blamed = if peers.is_empty() { vec![peer] } else { peers };
-    Error::new(ErrorKind::Rendezvous, format!("{} could not join: {how}", name(core, peer))).blaming(blamed)
+    Error::new(ErrorKind::Rendezvous, format!("{} could not join: {how}", witness.name(peer))).blaming(blamed)
 }
 
 /// A peer whose process is gone.
-pub(crate) fn died(core: &Core, peer: usize, how: &str) -> Error {
-    Error::new(ErrorKind::PeerDied, format!("lost {}: {how}", name(core, peer)))
+pub(crate) fn died(witness: &Witness, peer: usize, how: &str) -> Error {
+    Error::new(ErrorKind::PeerDied, format!("lost {}: {how}", witness.name(peer)))
         .blaming([peer])
         .hint(format!("look at rank {peer}'s output and exit status"))
 }
 
 /// A peer that dropped its communicator before its part was done.
-pub(crate) fn left(core: &Core, wait: &Waiting, call: CallName) -> Error {
+pub(crate) fn left(witness: &Witness, wait: &Waiting, call: CallName) -> Error {
     let cause = format!(
         "{} has dropped its communicator, but this rank waits in round {} {} it",
-        name(core, wait.peer),
+        witness.name(wait.peer),
         wait.round,
         if wait.receives { "for data from" } else { "to send to" },
     );
-    gone(core, wait.peer, cause).during(call).at(wait.round, wait.step)
+    gone(witness, wait.peer, cause).during(call).at(wait.round, wait.step)
 }
 
 /// A call whose deadline has passed. [`blame`] finds the culprit.
-pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited: Duration) -> Error {
+pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], waited: Duration) -> Error {
     let mut cause = format!("waited {:.1} s", waited.as_secs_f64());
     if let Some(wait) = waits.first() {
         let direction = if wait.receives { "for chunk" } else { "to send chunk" };
@@ -124,26 +126,26 @@ pub(crate) fn timed_out(core: &Core, call: &CallName, waits: &[Waiting], waited:
             " in round {} {direction} {} {preposition} {}",
             wait.round,
             wait.chunk,
-            name(core, wait.peer)
+            witness.name(wait.peer)
         ));
     }
-    if let Some(last) = core.ended.back() {
+    if let Some(last) = witness.ended.back() {
         cause
             .push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
     }
     let first: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
-    let list = |ranks: &[usize]| ranks.iter().map(|rank| name(core, *rank)).collect::<Vec<_>>().join(", ");
+    let list = |ranks: &[usize]| ranks.iter().map(|rank| witness.name(*rank)).collect::<Vec<_>>().join(", ");
     let error = Error::new(ErrorKind::Timeout, String::new());
-    let error = match blame(core.endpoint.me(), call, &first, |rank| core.peers[rank].status.as_ref()) {
+    let error = match blame(witness.me, call, &first, |rank| witness.peers[rank].status.as_ref()) {
         Blame::Silent(silent) => {
             cause.push_str(&format!("; no answer from {}: stopped, or busy outside the library", list(&silent)));
             error.blaming(silent).hint("look at what that rank is doing; if it is only slow, raise the timeout")
         }
         Blame::Elsewhere(elsewhere) => {
-            let current = |rank: usize| core.peers[rank].status.as_ref().and_then(|status| status.current.as_ref());
+            let current = |rank: usize| witness.peers[rank].status.as_ref().and_then(|status| status.current.as_ref());
             let what = |rank: &usize| match current(*rank) {
-                Some(current) => format!("{} is in {current}", name(core, *rank)),
-                None => format!("{} is in no call", name(core, *rank)),
+                Some(current) => format!("{} is in {current}", witness.name(*rank)),
+                None => format!("{} is in no call", witness.name(*rank)),
             };
             cause.push_str("; ");
             cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));

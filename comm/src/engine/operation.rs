@@ -2,35 +2,17 @@
 
 use smallvec::SmallVec;
 
-use paceline_transport::{Channel, Endpoint, LinkError, Stamp};
+use paceline_transport::{Channel, Endpoint};
 
+use super::channels::{Channels, LANE_BITS, Naming};
+use super::lane::{DONE, Lane};
 use super::memory::Memory;
 use super::plan::{Shapes, SharedPlan};
 use super::stamp::Stamps;
-use super::walk::{Part, Walk};
+use super::walk::{Fault, Walk};
 use crate::collective::Collective;
 use crate::reduce::ReduceOp;
-use crate::schedule::{Buffer, Rank, Step};
-
-/// Why a call can't move on, and where it stood.
-#[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) peer: usize,
-    pub(crate) round: usize,
-    pub(crate) step: usize,
-    pub(crate) cause: FaultCause,
-}
-
-/// Why a call can't move on.
-#[derive(Debug)]
-pub(crate) enum FaultCause {
-    /// The link says so.
-    Link(LinkError),
-    /// The peer is doing something else.
-    Stamp { theirs: Stamp },
-    /// The peer sends more than the schedule says.
-    Length { arrived: usize, wanted: usize },
-}
+use crate::schedule::{Buffer, Step};
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,61 +26,8 @@ pub(crate) struct Waiting {
     pub(crate) chunk: u32,
 }
 
-/// Which byte streams a call uses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Channels {
-    /// A collective: one channel per lane, on every link.
-    Collective { sequence: u64 },
-    /// Messages between two ranks, numbered per pair and direction.
-    Messages { sending: u64, receiving: u64 },
-}
-
-const MESSAGE_BIT: u64 = 1 << 63;
-const LANE_BITS: u32 = 4;
-
-impl Channels {
-    #[inline]
-    pub(super) fn of(self, lane: usize, receives: bool) -> Channel {
-        let number = match self {
-            Channels::Collective { sequence } => sequence,
-            Channels::Messages { sending, .. } if !receives => sending | MESSAGE_BIT >> LANE_BITS,
-            Channels::Messages { receiving, .. } => receiving | MESSAGE_BIT >> LANE_BITS,
-        };
-        Channel(number << LANE_BITS | lane as u64)
-    }
-
-    /// The collective's number that a channel belongs to, if it belongs to a collective.
-    pub(crate) fn collective_of(channel: Channel) -> Option<u64> {
-        (channel.0 & MESSAGE_BIT == 0).then_some(channel.0 >> LANE_BITS)
-    }
-}
-
-/// Which ranks of the links a program's rank numbers mean.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Naming {
-    /// The program is written for all ranks.
-    Whole,
-    /// The program is written for two: rank 0 sends to `to`, and receives from `from`.
-    Pair { to: usize, from: usize },
-}
-
-impl Naming {
-    #[inline(always)]
-    pub(super) fn target(self, rank: Rank) -> usize {
-        match self {
-            Naming::Whole => rank as usize,
-            Naming::Pair { to, .. } => to,
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn source(self, rank: Rank) -> usize {
-        match self {
-            Naming::Whole => rank as usize,
-            Naming::Pair { from, .. } => from,
-        }
-    }
-}
+/// Lanes up to which a call takes no memory of its own: small calls are made often.
+const LANES_INLINE: usize = 1;
 
 /// A call under way.
 #[derive(Debug)]
@@ -111,27 +40,6 @@ pub(crate) struct Operation {
     lanes: SmallVec<[Lane; LANES_INLINE]>,
     unfinished: usize,
 }
-
-/// Lanes, and steps of a round, up to which a call takes no memory of its own: small calls are made often.
-const LANES_INLINE: usize = 1;
-const STEPS_INLINE: usize = 8;
-
-/// One slice at a time of a call.
-#[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) number: usize,
-    slice: usize,
-    pub(super) shapes: Shapes,
-    pub(super) round: usize,
-    /// Per step of the round, bytes moved, or `DONE`.
-    pub(super) moved: SmallVec<[usize; STEPS_INLINE]>,
-    /// Elements of which only a part has arrived.
-    pub(super) parts: Vec<Part>,
-    finished: bool,
-}
-
-/// A step that has ended.
-pub(super) const DONE: usize = usize::MAX;
 
 impl Operation {
     pub(crate) fn new(
@@ -228,30 +136,6 @@ impl Operation {
                 }
             })
         })
-    }
-}
-
-impl Lane {
-    fn new(plan: &SharedPlan, number: usize, slice: usize) -> Lane {
-        let mut lane = Lane {
-            number,
-            slice,
-            shapes: plan.shapes(slice),
-            round: 0,
-            moved: SmallVec::new(),
-            parts: Vec::new(),
-            finished: false,
-        };
-        lane.open_round(plan);
-        lane
-    }
-
-    #[inline]
-    fn open_round(&mut self, plan: &SharedPlan) {
-        self.moved.clear();
-        if self.round < plan.program.n_rounds() {
-            self.moved.resize(plan.program.steps_of(self.round).len(), 0);
-        }
     }
 }
 

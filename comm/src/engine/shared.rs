@@ -1,88 +1,18 @@
 //! An engine as its threads share it: the core behind a mutex, requests beside it, and the progress thread.
 
-use std::sync::{Arc, Condvar, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
 use paceline_transport::{Waker, forks};
 
 use super::active::Active;
+use super::attention::{Attention, Stop};
+use super::completion::Completion;
 use super::core::Core;
-use super::handover::{Signal, Submissions};
+use super::handover::Signal;
 use crate::error::{Error, ErrorKind, Result};
-
-/// What other threads want of the driver.
-pub(crate) struct Attention {
-    submissions: Submissions<Active>,
-    stop: Mutex<Option<Stop>>,
-}
-
-/// Why a driver should stop.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
-    /// Somebody asked for it, for this reason; the peers are told.
-    Fail(Error),
-    /// The communicator is being dropped; the peers see that this rank leaves.
-    Drop,
-}
-
-impl Attention {
-    #[inline(always)]
-    pub(crate) fn is_raised(&self) -> bool {
-        self.submissions.is_raised()
-    }
-
-    /// Takes what there is: calls to run, and whether to stop.
-    pub(crate) fn take(&self) -> (Vec<Active>, Option<Stop>) {
-        (self.submissions.take(), self.stop.lock().expect("no panic while held").clone())
-    }
-
-    fn stop(&self, stop: Stop) {
-        self.stop.lock().expect("no panic while held").get_or_insert(stop);
-        self.submissions.raise();
-    }
-}
-
-/// How a submitted call ended, for whoever waits.
-pub(crate) struct Completion {
-    result: Mutex<Option<Result<()>>>,
-    changed: Condvar,
-}
-
-impl Completion {
-    pub(crate) fn new() -> Arc<Completion> {
-        Arc::new(Completion { result: Mutex::new(None), changed: Condvar::new() })
-    }
-
-    pub(crate) fn end(&self, result: Result<()>) {
-        *self.result.lock().expect("no panic while held") = Some(result);
-        self.changed.notify_all();
-    }
-
-    /// How it ended, if it has.
-    pub(crate) fn peek(&self) -> Option<Result<()>> {
-        self.result.lock().expect("no panic while held").clone()
-    }
-
-    /// Waits for the end, at most until `deadline`.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<()>> {
-        let mut result = self.result.lock().expect("no panic while held");
-        loop {
-            if let Some(result) = &*result {
-                return Some(result.clone());
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return None;
-            }
-            result = match left {
-                Some(left) => self.changed.wait_timeout(result, left).expect("no panic while held").0,
-                None => self.changed.wait(result).expect("no panic while held"),
-            };
-        }
-    }
-}
 
 /// How long the reason for what went wrong beside the engine is waited for.
 const SHORTLY: Duration = Duration::from_millis(50);
@@ -115,7 +45,7 @@ struct Inner {
 impl Engine {
     pub(crate) fn new(core: Core, driver: Driver) -> Engine {
         let waker = core.endpoint.waker();
-        let attention = Attention { submissions: Submissions::new(), stop: Mutex::new(None) };
+        let attention = Attention::new();
         let inner = Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker };
         let (process, generation) = (std::process::id(), forks::generation());
         Engine { inner: Arc::new(inner), driver, progress: Mutex::new(None), process, generation }
@@ -161,7 +91,7 @@ impl Engine {
         }
         let completion = Completion::new();
         active.completion = Some(completion.clone());
-        self.inner.attention.submissions.push(active);
+        self.inner.attention.submit(active);
         self.inner.waker.wake();
         self.inner.signal.notify();
         Ok(completion)
@@ -268,6 +198,7 @@ fn poisoned() -> Error {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::time::Instant;
 
     use paceline_transport::Clock;
 

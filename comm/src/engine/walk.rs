@@ -1,24 +1,33 @@
 //! One look at the steps of a round: the only place where bytes move.
 
-use paceline_transport::{Channel, Endpoint, LinkError};
+use paceline_transport::{Channel, Endpoint, LinkError, Stamp};
 
+use super::channels::{Channels, Naming};
+use super::lane::{DONE, ELEMENT_BYTES_MAX, Lane, Part};
 use super::memory::Memory;
-use super::operation::{Channels, DONE, Fault, FaultCause, Lane, Naming};
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
 use crate::schedule::{Buffer, Step};
 
-/// The front of an element that a link has split, until the rest arrives.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// The step that receives it.
-    place: usize,
-    bytes: [u8; ELEMENT_BYTES_MAX],
-    len: usize,
+/// Why a call can't move on, and where it stood.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) peer: usize,
+    pub(crate) round: usize,
+    pub(crate) step: usize,
+    pub(crate) cause: FaultCause,
 }
 
-/// The largest element.
-const ELEMENT_BYTES_MAX: usize = 16;
+/// Why a call can't move on.
+#[derive(Debug)]
+pub(crate) enum FaultCause {
+    /// The link says so.
+    Link(LinkError),
+    /// The peer is doing something else.
+    Stamp { theirs: Stamp },
+    /// The peer sends more than the schedule says.
+    Length { arrived: usize, wanted: usize },
+}
 
 /// One look at the steps of a lane's round.
 pub(super) struct Walk<'a> {

@@ -6,16 +6,14 @@ use std::time::Duration;
 use paceline_transport::{Clock, ControlEvent, Endpoint, LinkError, LinkKind, Stamp, Time};
 
 use super::active::{Active, Clocked, Query};
-use super::core::Core;
+use super::channels::Channels;
+use super::core::{Core, REASON_WITHIN};
 use super::fault;
 use super::notice::{Notice, Said, Status};
-use super::operation::Channels;
 use super::stamp::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long a failed link's reason is waited for.
-pub(crate) const REASON_WITHIN: Duration = Duration::from_millis(300);
-/// How often it is looked for at least, meanwhile.
+/// How often the reason of a failed link is looked for at least, while it is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How many of the ranks that a call waits for are asked whether they are in the same call.
 const COMPARED_MAX: usize = 16;
@@ -38,14 +36,14 @@ impl Core {
                     any = true;
                     let sequence = Channels::collective_of(foreign);
                     if let Some(sequence) = sequence.filter(|s| oldest.is_some_and(|oldest| *s < oldest)) {
-                        let error = fault::late_frame(self, peer, sequence, stamp);
+                        let error = fault::late_frame(&self.witness, peer, sequence, stamp);
                         return Err(self.fail(error));
                     }
                 }
                 Err(LinkError::Closed) => {}
                 Err(error) => {
                     self.hear_why(peer, REASON_WITHIN, mine)?;
-                    let error = fault::link_failed(self, peer, &error);
+                    let error = fault::link_failed(&self.witness, peer, &error);
                     return Err(self.fail(error));
                 }
             }
@@ -61,7 +59,7 @@ impl Core {
             self.news(mine)?;
             let left = deadline.since(self.clock.now());
             // A simulated clock stands still meanwhile.
-            if self.peers[peer].left || left.is_zero() || matches!(self.clock, Clock::Virtual(_)) {
+            if self.witness.peers[peer].left || left.is_zero() || matches!(self.clock, Clock::Virtual(_)) {
                 return Ok(());
             }
             self.endpoint.about_to_sleep();
@@ -81,18 +79,18 @@ impl Core {
         while let Some((peer, event)) = self.endpoint.control_event() {
             any = true;
             match event {
-                ControlEvent::Left => self.peers[peer].left = true,
+                ControlEvent::Left => self.witness.peers[peer].left = true,
                 ControlEvent::Died(how) => {
-                    let error = self.in_call(mine, fault::died(self, peer, &how));
+                    let error = self.in_call(mine, fault::died(&self.witness, peer, &how));
                     return Err(self.fail(error));
                 }
                 ControlEvent::Failed { peers, how } => {
-                    let error = self.in_call(mine, fault::could_not_join(self, peer, peers, &how));
+                    let error = self.in_call(mine, fault::could_not_join(&self.witness, peer, peers, &how));
                     return Err(self.fail(error));
                 }
                 ControlEvent::Notice(bytes) => match Notice::decode(&bytes) {
                     Some(Notice::Fault(report)) => return Err(self.fail(Error::from_report(report))),
-                    Some(Notice::Farewell(report)) => self.peers[peer].farewell = Some(report),
+                    Some(Notice::Farewell(report)) => self.witness.peers[peer].farewell = Some(report),
                     Some(Notice::Query(said)) => {
                         if let Some(said) = said {
                             self.compare(peer, said, mine)?;
@@ -100,7 +98,7 @@ impl Core {
                         let status = Notice::Status(self.status(mine)).encode();
                         self.endpoint.notify(peer, &status);
                     }
-                    Some(Notice::Status(status)) => self.peers[peer].status = Some(status),
+                    Some(Notice::Status(status)) => self.witness.peers[peer].status = Some(status),
                     None => tracing::warn!("rank {peer} sent a notice that can't be read"),
                 },
             }
@@ -114,12 +112,12 @@ impl Core {
         let under_way = self.active.iter().chain(mine.iter()).find(same);
         let under_way =
             under_way.map(|active| (active.call.clone(), Fingerprint::unpack(active.operation.stamps.own())));
-        let ended = self.ended.iter().find(|ended| ended.call.sequence == said.sequence);
+        let ended = self.witness.ended.iter().find(|ended| ended.call.sequence == said.sequence);
         let known = under_way.or_else(|| ended.map(|ended| (ended.call.clone(), ended.fingerprint)));
         let theirs = Stamp(said.stamp);
         match known {
             Some((call, fingerprint)) if fingerprint != Fingerprint::unpack(theirs) => {
-                let error = fault::mismatch(self, peer, &call, fingerprint, theirs).during(call);
+                let error = fault::mismatch(&self.witness, peer, &call, fingerprint, theirs).during(call);
                 Err(self.fail(error))
             }
             _ => Ok(()),
@@ -145,7 +143,7 @@ impl Core {
         waits_for.dedup();
         Status {
             current: oldest.map(|active| active.call.clone()),
-            ended: self.ended.back().map_or(0, |ended| ended.call.sequence),
+            ended: self.witness.ended.back().map_or(0, |ended| ended.call.sequence),
             waits_for,
         }
     }
@@ -153,12 +151,12 @@ impl Core {
     /// A call that waits for a rank that has left, and for which nothing more will arrive, will never end. To be called
     /// when nothing moved since the news that it left was read.
     pub(crate) fn check_left(&mut self, mine: &[Active]) -> Result<()> {
-        if !self.peers.iter().any(|peer| peer.left) {
+        if !self.witness.peers.iter().any(|peer| peer.left) {
             return Ok(());
         }
         let mut lost = None;
         for active in self.active.iter().chain(mine.iter()) {
-            let wait = active.operation.waiting().find(|wait| self.peers[wait.peer].left);
+            let wait = active.operation.waiting().find(|wait| self.witness.peers[wait.peer].left);
             lost = wait.map(|wait| (wait, active.call.clone()));
             if lost.is_some() {
                 break;
@@ -175,7 +173,7 @@ impl Core {
         if more_may_come {
             return Ok(());
         }
-        let error = fault::left(self, &wait, call);
+        let error = fault::left(&self.witness, &wait, call);
         Err(self.fail(error))
     }
 
@@ -203,7 +201,7 @@ impl Core {
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();
-            let error = fault::timed_out(self, &call, &waits, waited);
+            let error = fault::timed_out(&self.witness, &call, &waits, waited);
             return Err(self.fail(error));
         }
         for (query, said, awaited) in queries {
@@ -233,7 +231,7 @@ impl Core {
     fn query(&mut self, said: Option<Said>, peers: impl Iterator<Item = usize>) {
         let query = Notice::Query(said).encode();
         for peer in peers {
-            self.peers[peer].status = None;
+            self.witness.peers[peer].status = None;
             self.endpoint.notify(peer, &query);
         }
     }

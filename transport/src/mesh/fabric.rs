@@ -6,11 +6,9 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::calls::Calls;
 use super::card::{Allowed, Card};
 use super::error::MeshError;
 use super::listen::{Switchboard, listen_unix};
-use super::pair::Pairing;
 use crate::endpoint::{Endpoint, Peer};
 use crate::link::LinkKind;
 use crate::machine;
@@ -121,20 +119,6 @@ impl Fabric {
         let credentials = Credentials { job: machine::random(), token: None };
         let fabric = |rank| Fabric { credentials: credentials.clone(), cards: cards.clone(), rank, switchboard: None };
         endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
-    }
-
-    /// Joins a group of ranks, given by their numbers in the world, in the group's order. All of them call it.
-    ///
-    /// # Errors
-    ///
-    /// A rank doesn't come by `deadline`, or two ranks can't be joined.
-    ///
-    /// # Panics
-    ///
-    /// If this rank is not in the group, or a number is not below the world's size.
-    pub fn connect(&self, group: GroupId, members: &[usize], deadline: Instant) -> Result<Endpoint, MeshError> {
-        let me = members.iter().position(|rank| *rank == self.rank).expect("a rank joins groups that it is in");
-        Pairing::new(Calls { fabric: self, group, members, me, deadline })?.join()
     }
 
     /// Where each of some ranks runs, for a group of these.

@@ -3,10 +3,12 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::calls::{CLOSED, Calls};
 use super::card::Allowed;
 use super::error::MeshError;
+use super::fabric::{Fabric, GroupId};
 use super::listen::{Call, Purpose};
 use crate::control::{Control, Inbox, QueueControl, SocketControl};
 use crate::doorbell::Doorbell;
@@ -45,6 +47,22 @@ fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
         true => 0,
         false if calls.may_share_memory(peer) => control + calls.n_streams(peer).max(MEMORY_FILES),
         false => control + calls.n_streams(peer),
+    }
+}
+
+impl Fabric {
+    /// Joins a group of ranks, given by their numbers in the world, in the group's order. All of them call it.
+    ///
+    /// # Errors
+    ///
+    /// A rank doesn't come by `deadline`, or two ranks can't be joined.
+    ///
+    /// # Panics
+    ///
+    /// If this rank is not in the group, or a number is not below the world's size.
+    pub fn connect(&self, group: GroupId, members: &[usize], deadline: Instant) -> Result<Endpoint, MeshError> {
+        let me = members.iter().position(|rank| *rank == self.rank).expect("a rank joins groups that it is in");
+        Pairing::new(Calls { fabric: self, group, members, me, deadline })?.join()
     }
 }
 

@@ -1,0 +1,46 @@
+//! How a call that its own thread does not drive ended.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+
+/// How a submitted call ended, for whoever waits.
+pub(crate) struct Completion {
+    result: Mutex<Option<Result<()>>>,
+    changed: Condvar,
+}
+
+impl Completion {
+    pub(crate) fn new() -> Arc<Completion> {
+        Arc::new(Completion { result: Mutex::new(None), changed: Condvar::new() })
+    }
+
+    pub(crate) fn end(&self, result: Result<()>) {
+        *self.result.lock().expect("no panic while held") = Some(result);
+        self.changed.notify_all();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn peek(&self) -> Option<Result<()>> {
+        self.result.lock().expect("no panic while held").clone()
+    }
+
+    /// Waits for the end, at most until `deadline`.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<()>> {
+        let mut result = self.result.lock().expect("no panic while held");
+        loop {
+            if let Some(result) = &*result {
+                return Some(result.clone());
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            result = match left {
+                Some(left) => self.changed.wait_timeout(result, left).expect("no panic while held").0,
+                None => self.changed.wait(result).expect("no panic while held"),
+            };
+        }
+    }
+}

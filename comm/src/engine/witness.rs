@@ -1,0 +1,61 @@
+//! What a rank knows that reports on failures need: where everybody runs, what peers have said, and what has ended here.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use paceline_transport::{Peer, Stamp};
+
+use super::notice::Status;
+use super::stamp::Fingerprint;
+use crate::error::{CallName, Report};
+
+/// How many ended collectives are remembered, to explain a late frame.
+const REMEMBERED: usize = 16;
+
+/// What is known of a peer beside its data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerState {
+    pub(crate) left: bool,
+    /// Its answer to the query of the call whose deadline is near.
+    pub(crate) status: Option<Status>,
+    /// Why it leaves.
+    pub(crate) farewell: Option<Report>,
+}
+
+/// A collective that has ended here.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) call: CallName,
+    pub(crate) fingerprint: Option<Fingerprint>,
+}
+
+/// One rank's knowledge.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) me: usize,
+    /// Where each rank runs.
+    pub(crate) places: Arc<[Peer]>,
+    pub(crate) peers: Vec<PeerState>,
+    /// The last collectives that ended here, oldest first.
+    pub(crate) ended: VecDeque<Ended>,
+}
+
+impl Witness {
+    pub(crate) fn new(me: usize, places: Arc<[Peer]>) -> Witness {
+        let peers = vec![PeerState::default(); places.len()];
+        Witness { me, places, peers, ended: VecDeque::with_capacity(REMEMBERED) }
+    }
+
+    /// Notes that a collective has ended here.
+    pub(crate) fn remember(&mut self, call: &CallName, stamp: Stamp) {
+        if self.ended.len() == REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(Ended { call: call.clone(), fingerprint: Fingerprint::unpack(stamp) });
+    }
+
+    /// How a rank is named in a report: by number, and where it runs.
+    pub(crate) fn name(&self, rank: usize) -> String {
+        format!("rank {rank} ({})", self.places[rank])
+    }
+}

@@ -150,3 +150,28 @@ fn a_link_that_goes_down_is_named_within_the_deadline() {
         }
     }
 }
+
+/// Without a deadline that is near, the silence of a host is noticed by the control connection, in three quarters of a
+/// minute. Runs only where time is no matter: `PACELINE_FULL=1`.
+#[test]
+fn a_host_that_is_gone_is_noticed_long_before_the_deadline() {
+    if !paceline_tests::is_asked_for("PACELINE_FULL") {
+        eprintln!("skipped: takes a minute; set PACELINE_FULL=1");
+        return;
+    }
+    for steps in ["join churn=200", "join calls 2:sleep=200000 barrier"] {
+        let Some(network) = Namespaces::make(Net { hosts: 3, interfaces: 1, v4: true, v6: false }) else { return };
+        let plan = plan(&network, &[0, 1, 2], network.v4(0, 0), steps).variable("PACELINE_TIMEOUT", "280");
+        let mut job = plan.all();
+        job.hear_all(&["joined"]);
+        std::thread::sleep(Duration::from_millis(500));
+        let cut = paceline_tests::process::now();
+        network.cut(2, 0);
+        std::thread::sleep(Duration::from_secs(50));
+        for rank in [0, 1] {
+            let error = job.ranks[rank].hear(&["error", "unharmed"]);
+            assert_eq!((error.kind(), error.peers()), ("peer-died", vec![2]), "{}", error.text());
+            println!("{steps}: rank {rank} noticed after {:?}: {}", error.at.saturating_sub(cut), error.text());
+        }
+    }
+}

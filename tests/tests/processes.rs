@@ -73,7 +73,7 @@ fn idle_ranks_use_no_processor_time() {
 #[test]
 fn a_fork_after_joining_changes_nothing() {
     for links in ["shm", "tcp"] {
-        for how in ["exit", "drop"] {
+        for how in ["exit", "drop", "use"] {
             let steps = format!("join calls barrier fork={how} barrier calls 1:fork={how} calls result");
             agree(3, &Plan::new(3, &steps).variable("PACELINE_LINKS", links).all().succeed());
         }

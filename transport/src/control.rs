@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::doorbell::Doorbell;
 use crate::sim::SimControl;
+use crate::tcp;
 
 /// What a peer said, or what became of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,10 +127,13 @@ pub(crate) struct SocketControl {
 }
 
 impl SocketControl {
-    /// Takes over a connected socket, which becomes non-blocking. `is_local` says that it is a Unix socket.
+    /// Takes over a connected socket, which becomes non-blocking. `is_local` says that it is a Unix socket, not TCP.
     pub(crate) fn new(socket: OwnedFd, is_local: bool) -> std::io::Result<SocketControl> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let process = if is_local { process_at(&socket) } else { None };
+        if !is_local {
+            tcp::prepare_control(&socket)?;
+        }
         Ok(SocketControl { socket, process, process_ended: false, arrived: Vec::new(), ended: false })
     }
 

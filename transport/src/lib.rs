@@ -11,6 +11,7 @@ pub mod control;
 mod doorbell;
 pub mod endpoint;
 pub mod environment;
+pub mod forks;
 mod inproc;
 pub mod link;
 mod machine;
@@ -22,6 +23,7 @@ mod segment;
 mod shm;
 pub mod sim;
 mod sync;
+mod sys;
 pub mod tcp;
 
 pub use clock::{Clock, Time};

@@ -72,7 +72,9 @@ fn launch(launcher: &[&str], role: &str, variables: &[(&str, &str)]) -> Option<V
         .unwrap();
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{launcher:?}: {}\n{text}\n{errors}", output.status);
-    let mut lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("RESULT ")).map(str::to_owned).collect();
+    // Another rank may have begun a line.
+    let results = text.lines().filter_map(|line| line.split_once("RESULT "));
+    let mut lines: Vec<_> = results.map(|(_, result)| result.to_owned()).collect();
     lines.sort();
     Some(lines)
 }

@@ -43,6 +43,7 @@ impl Communicator {
         let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes < isize::MAX as usize - (1 << 16));
         let bytes = bytes.ok_or_else(|| Error::invalid(format!("{len} elements are more than memory can hold")))?;
         let inner = &self.inner;
+        inner.engine.check_process()?;
         let number = inner.next_memory();
         let deadline = Instant::now() + self.patience();
         let through_memory = |rank: &usize| matches!(inner.links[*rank], Some(LinkKind::Inproc | LinkKind::Shm));

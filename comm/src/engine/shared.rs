@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paceline_transport::Waker;
 use paceline_transport::sim::RankStep;
+use paceline_transport::{Waker, forks};
 
 use super::active::Active;
 use super::attention::{Attention, Stop};
@@ -23,6 +23,7 @@ pub(crate) struct Engine {
     driver: Driver,
     progress: Mutex<Option<JoinHandle<()>>>,
     process: u32,
+    generation: u32,
 }
 
 /// Who drives the calls of an engine.
@@ -46,11 +47,27 @@ impl Engine {
         let waker = core.endpoint.waker();
         let attention = Attention::new();
         let inner = Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker };
-        Engine { inner: Arc::new(inner), driver, progress: Mutex::new(None), process: std::process::id() }
+        let (process, generation) = (std::process::id(), forks::generation());
+        Engine { inner: Arc::new(inner), driver, progress: Mutex::new(None), process, generation }
+    }
+
+    /// An error in a forked child, which must not speak for its parent.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.generation == forks::generation() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        let (parent, child) = (self.process, std::process::id());
+        let cause =
+            format!("the communicator belongs to process {parent}, and this is process {child}, forked from it");
+        Error::invalid(cause).hint("use it in the process that made it, or fork before joining")
     }
 
     /// Runs calls to their end: in this thread if the engine is free, otherwise by whoever drives it.
     pub(crate) fn run(&self, mut calls: impl AsMut<[Active]> + IntoIterator<Item = Active>) -> Result<()> {
+        self.check_process()?;
         if self.driver == Driver::Steps {
             return Err(Error::invalid("a rank of a simulated network can't wait in a call")
                 .hint("start the call and step the rank"));
@@ -68,6 +85,7 @@ impl Engine {
 
     /// Hands a call to the engine and returns at once.
     pub(crate) fn submit(&self, mut active: Active) -> Result<Arc<Completion>> {
+        self.check_process()?;
         if self.driver == Driver::Threads {
             self.start_progress()?;
         }
@@ -96,6 +114,9 @@ impl Engine {
 
     /// Ends every call under way, and all later ones, with this error, and tells the peers. Waits for nobody.
     pub(crate) fn fail(&self, error: Error) {
+        if self.check_process().is_err() {
+            return;
+        }
         self.inner.attention.stop(Stop::Fail(error));
         self.inner.waker.wake();
         if let Ok(mut core) = self.inner.core.try_lock() {

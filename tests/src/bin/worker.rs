@@ -14,7 +14,8 @@
 //! sleep=MS           sleeps
 //! hold               says `held`, and waits until the process is ended
 //! drop               drops the communicator
-//! fork=HOW           forks; the child ends by `exit`, or by `drop` of the communicator first, or stays (`linger`)
+//! fork=HOW           forks; the child ends by `exit`, or by `drop` of the communicator first, or stays (`linger`), or
+//!                    tries to `use` the communicator
 //! panic, exit=CODE, kill, stop
 //! ```
 //!
@@ -23,7 +24,7 @@
 use std::process::exit;
 use std::time::{Duration, Instant};
 
-use paceline_comm::{Communicator, Environment, Error, ReduceOp, Setup};
+use paceline_comm::{Communicator, Environment, Error, ErrorKind, ReduceOp, Setup};
 use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, fork, kind_of, say};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -176,8 +177,10 @@ impl Worker {
                 std::thread::sleep(LIFETIME);
             },
             Side::Child => {
-                if how == "drop" {
-                    drop(self.comm.take());
+                match how {
+                    "drop" => drop(self.comm.take()),
+                    "use" => self.misuse(),
+                    _ => {}
                 }
                 exit(0)
             }
@@ -188,6 +191,21 @@ impl Worker {
                 rustix::process::waitpid(rustix::process::Pid::from_raw(child), rustix::process::WaitOptions::empty());
             let (_, status) = status.expect("it is a child").expect("it was waited for");
             assert_eq!(status.exit_status(), Some(0), "the child's end");
+        }
+    }
+
+    /// What a forked child must be told for whatever it does, and its parent and the peers must not notice.
+    fn misuse(&self) {
+        let comm = self.comm();
+        comm.abort("a child may not do this");
+        let errors = [
+            comm.barrier().unwrap_err(),
+            comm.start_barrier().unwrap_err(),
+            comm.split(Some(0), 0).unwrap_err(),
+            comm.alloc::<u8>(100).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.kind() == ErrorKind::InvalidArgument && error.cause().contains("forked from it"), "{error}");
         }
     }
 

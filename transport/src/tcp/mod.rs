@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::link::{Channel, Head, LinkError, Stamp};
 use receive::Receiver;
 use send::Sender;
+pub(crate) use socket::prepare_control;
 
 /// The most streams that a link may have.
 pub const STREAMS_MAX: usize = 64;

@@ -4,6 +4,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::{Errno, FdFlags};
@@ -12,6 +13,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 /// How long a stream is silent before the kernel asks whether its peer's host is there, how often it asks, and how
 /// many questions may stay unanswered.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 6);
+/// The same in all.
+const HOST_IS_GONE: Duration = Duration::from_secs(45);
 
 /// What became of a call that moves bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,15 +48,27 @@ pub(super) enum End {
 /// fixed size is better at both, and what an unprivileged process may fix ends at 208 KiB on most hosts (`wmem_max`),
 /// far below what tuning reaches.
 pub(super) fn prepare(stream: &TcpStream) -> std::io::Result<()> {
-    let (idle, interval, count) = KEEPALIVE;
-    sockopt::set_tcp_nodelay(stream, true)?;
+    watch_host(stream)?;
     sockopt::set_tcp_user_timeout(stream, 0)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, idle)?;
-    sockopt::set_tcp_keepintvl(stream, interval)?;
-    sockopt::set_tcp_keepcnt(stream, count)?;
     rustix::io::fcntl_setfd(stream, FdFlags::CLOEXEC)?;
     stream.set_nonblocking(true)
+}
+
+/// Prepares the control connection beside a link's streams. It ends when the peer's host has been silent for
+/// [`HOST_IS_GONE`], whether this end waits for an answer or not.
+pub(crate) fn prepare_control(socket: impl AsFd) -> std::io::Result<()> {
+    watch_host(&socket)?;
+    sockopt::set_tcp_user_timeout(&socket, HOST_IS_GONE.as_millis() as u32)?;
+    Ok(())
+}
+
+fn watch_host(socket: impl AsFd) -> rustix::io::Result<()> {
+    let (idle, interval, count) = KEEPALIVE;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, idle)?;
+    sockopt::set_tcp_keepintvl(&socket, interval)?;
+    sockopt::set_tcp_keepcnt(&socket, count)
 }
 
 /// Reads what has arrived into `target`, which isn't empty.

@@ -123,6 +123,8 @@ pub(crate) struct SocketControl {
     process: Option<OwnedFd>,
     process_ended: bool,
     arrived: Vec<u8>,
+    /// The end of a message for which there was no room.
+    unsent: Vec<u8>,
     ended: bool,
 }
 
@@ -134,19 +136,39 @@ impl SocketControl {
         if !is_local {
             tcp::prepare_control(&socket)?;
         }
-        Ok(SocketControl { socket, process, process_ended: false, arrived: Vec::new(), ended: false })
+        Ok(SocketControl {
+            socket,
+            process,
+            process_ended: false,
+            arrived: Vec::new(),
+            unsent: Vec::new(),
+            ended: false,
+        })
     }
 
+    /// Sends what there is room for; the rest goes before the next message. A notice is dropped while another waits.
     fn send(&mut self, kind: u8, payload: &[u8]) {
-        let mut frame = Vec::with_capacity(PREFIX_BYTES + payload.len());
-        frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        frame.push(kind);
-        frame.extend_from_slice(payload);
-        let sent = rustix::net::send(&self.socket, &frame, rustix::net::SendFlags::NOSIGNAL);
-        match sent {
-            Ok(bytes) if bytes == frame.len() => {}
-            Ok(_) => self.ended = true,
-            Err(error) => tracing::debug!("a control message of kind {kind} was not sent: {error}"),
+        self.flush();
+        if kind == KIND_NOTICE && !self.unsent.is_empty() {
+            return tracing::debug!("a notice of {} bytes was dropped: its reader is behind", payload.len());
+        }
+        self.unsent.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        self.unsent.push(kind);
+        self.unsent.extend_from_slice(payload);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() {
+            match rustix::net::send(&self.socket, &self.unsent, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(bytes) => drop(self.unsent.drain(..bytes)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(error) => {
+                    tracing::debug!("{} bytes of control messages were not sent: {error}", self.unsent.len());
+                    self.unsent.clear();
+                }
+            }
         }
     }
 
@@ -158,6 +180,7 @@ impl SocketControl {
             if self.ended {
                 return None;
             }
+            self.flush();
             let mut buffer = [0u8; 4096];
             match rustix::io::read(&self.socket, &mut buffer) {
                 Ok(0) => return Some(self.died("it closed its connection without leaving in order".into())),
@@ -281,6 +304,33 @@ mod tests {
             let events: Vec<_> = std::iter::from_fn(|| b.event()).collect();
             let want = [ControlEvent::Notice(b"one".to_vec()), ControlEvent::Notice(Vec::new()), ControlEvent::Left];
             assert_eq!(events, want);
+        }
+    }
+
+    /// Over TCP, which takes a part of a message where there is no room for all of it.
+    #[test]
+    fn a_notice_that_finds_no_room_does_not_spoil_the_next() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let a = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let end = |socket: std::net::TcpStream| Control::Socket(SocketControl::new(socket.into(), false).unwrap());
+        let (mut a, mut b) = (end(a), end(listener.accept().unwrap().0));
+        let notice = |number: u32| number.to_le_bytes().repeat(3000);
+        let (mut next, mut last) = (0, None);
+        for _ in 0..3 {
+            // Many more than there is room for; then more, until one of these arrives.
+            (next..next + 2000).for_each(|number| a.notify(&notice(number)));
+            next += 2000;
+            let crowd = next;
+            while last < Some(crowd) {
+                a.notify(&notice(next));
+                next += 1;
+                assert!(next < crowd + 1_000_000, "notices are stuck after {last:?}");
+                let Some(event) = b.event() else { continue };
+                let ControlEvent::Notice(bytes) = event else { panic!("{event:?}") };
+                let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                assert!(bytes == notice(number) && last < Some(number), "notice {number} after {last:?}");
+                last = Some(number);
+            }
         }
     }
 

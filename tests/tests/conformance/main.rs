@@ -9,6 +9,7 @@ mod big;
 mod floats;
 mod groups;
 mod messages;
+mod mixed;
 mod options;
 mod rows;
 mod runner;

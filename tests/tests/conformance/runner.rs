@@ -25,7 +25,7 @@ pub fn run(cases: &[Placed]) -> Vec<String> {
     for ((wire, ranks), cases) in worlds {
         let found = match wire {
             Wire::Sim => run_simulated(ranks, &cases),
-            _ => run_threads(wire, ranks, &cases),
+            _ => run_threads(world(wire, ranks), &cases),
         };
         wrong.extend(found.into_iter().take(TOLD).map(|text| format!("{wire:?}: {text}")));
     }
@@ -45,8 +45,9 @@ impl Drawn {
     }
 }
 
-fn run_threads(wire: Wire, ranks: usize, cases: &[Case]) -> Vec<String> {
-    let ends = at_once(world(wire, ranks), |comm| {
+/// Runs cases among ranks that wait in their calls, each in a thread of its own; what was wrong.
+pub fn run_threads(ranks: Vec<Communicator>, cases: &[Case]) -> Vec<String> {
+    let ends = at_once(ranks, |comm| {
         let (mut drawn, mut wrong) = (Drawn::default(), Vec::new());
         for case in cases {
             let part = case.part(comm.rank(), drawn.of(case));

@@ -155,3 +155,16 @@ fn a_work_ends_with_its_calls_timeout() {
         assert!(ends[0].to_string().contains("all_reduce #"), "{wire:?}: {}", ends[0]);
     }
 }
+
+#[test]
+fn hundreds_of_calls_may_be_under_way() {
+    for wire in Wire::THREADS {
+        on_each(wire, 3, |comm| {
+            let begin = |k: usize| comm.start_all_reduce(vec![k as u32; 1 + k % 50 * 40], ReduceOp::Sum).unwrap();
+            let works: Vec<_> = (0..400).map(begin).collect();
+            for (k, work) in works.into_iter().enumerate() {
+                assert_eq!(work.wait().unwrap(), vec![3 * k as u32; 1 + k % 50 * 40], "{wire:?}, call {k}");
+            }
+        });
+    }
+}

@@ -3,40 +3,10 @@
 //! Where all ranks must hold equal bits the result goes into a digest, which the ranks compare afterwards. The floats
 //! are such that the order of additions shows in the last bits.
 
-use paceline_comm::{Communicator, Element, LinkKind, ReduceOp, Result};
+use paceline_comm::{Communicator, LinkKind, ReduceOp, Result};
 
-/// What all ranks must hold alike, folded to one number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Digest(u64);
-
-impl Digest {
-    /// Of nothing yet.
-    #[must_use]
-    pub fn new() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Folds in the bits of some elements, and how many they are.
-    pub fn add<T: Element>(&mut self, elements: &[T]) {
-        let bits = elements.iter().map(|element| element.to_bits64());
-        self.0 = bits.chain([elements.len() as u64]).fold(self.0, |hash, word| {
-            let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            mixed ^ (mixed >> 29)
-        });
-    }
-}
-
-impl Default for Digest {
-    fn default() -> Digest {
-        Digest::new()
-    }
-}
-
-impl std::fmt::Display for Digest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+use super::blocks;
+use super::inputs::{Digest, brings, everyone, fraction, root_of, same, sum, vector};
 
 /// A call, given how many elements to move.
 pub type Call = fn(&Communicator, usize, &mut Digest) -> Result<()>;
@@ -53,17 +23,17 @@ pub const CALLS: [(&str, Call); 24] = [
     ("reduce", reduce),
     ("broadcast", broadcast),
     ("broadcast from input", broadcast_from),
-    ("all_gather", all_gather),
-    ("all_gather in place", all_gather_in_place),
-    ("all_gather_v", all_gather_v),
-    ("reduce_scatter", reduce_scatter),
-    ("reduce_scatter_v", reduce_scatter_v),
-    ("all_to_all", all_to_all),
-    ("all_to_all_v", all_to_all_v),
-    ("gather", gather),
-    ("gather_v", gather_v),
-    ("scatter", scatter),
-    ("scatter_v", scatter_v),
+    ("all_gather", blocks::all_gather),
+    ("all_gather in place", blocks::all_gather_in_place),
+    ("all_gather_v", blocks::all_gather_v),
+    ("reduce_scatter", blocks::reduce_scatter),
+    ("reduce_scatter_v", blocks::reduce_scatter_v),
+    ("all_to_all", blocks::all_to_all),
+    ("all_to_all_v", blocks::all_to_all_v),
+    ("gather", blocks::gather),
+    ("gather_v", blocks::gather_v),
+    ("scatter", blocks::scatter),
+    ("scatter_v", blocks::scatter_v),
     ("send and recv", send_and_recv),
     ("send_recv", send_recv),
     ("started calls", started),
@@ -71,33 +41,6 @@ pub const CALLS: [(&str, Call); 24] = [
     ("registered memory", registered),
     ("split", split),
 ];
-
-/// What rank `rank` brings as element `i`.
-fn brings(rank: usize, i: usize) -> i64 {
-    (rank as i64 + 2) * 1009 + (i as i64 % 257) * 7 - (i as i64 % 5) * 300
-}
-
-fn vector(rank: usize, len: usize) -> Vec<i64> {
-    (0..len).map(|i| brings(rank, i)).collect()
-}
-
-fn fraction(rank: usize, i: usize) -> f32 {
-    1.0 / (rank as f32 + 3.0) + (i % 101) as f32 * 0.013
-}
-
-/// The sum over all ranks of element `i`.
-fn sum(size: usize, i: usize) -> i64 {
-    (0..size).map(|rank| brings(rank, i)).sum()
-}
-
-fn root_of(comm: &Communicator, len: usize) -> usize {
-    len % comm.size()
-}
-
-fn same(what: &str, len: usize, found: &[i64], want: impl Iterator<Item = i64>) {
-    let wrong = found.iter().zip(want).enumerate().find(|(_, (found, want))| *found != want);
-    assert!(wrong.is_none(), "{what} of {len}: element, (found, wanted) is {wrong:?}");
-}
 
 fn barrier(comm: &Communicator, _: usize, _: &mut Digest) -> Result<()> {
     comm.barrier()
@@ -163,126 +106,6 @@ fn broadcast_from(comm: &Communicator, len: usize, digest: &mut Digest) -> Resul
     comm.broadcast_from(&input, &mut output, root)?;
     same("broadcast from input", len, &output, (0..len).map(|i| brings(root, i)));
     digest.add(&output);
-    Ok(())
-}
-
-/// All ranks' vectors of `len` elements, one behind the other.
-fn everyone(size: usize, len: usize) -> impl Iterator<Item = i64> {
-    (0..size).flat_map(move |rank| (0..len).map(move |i| brings(rank, i)))
-}
-
-fn all_gather(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
-    let mut output = vec![0i64; len * comm.size()];
-    comm.all_gather(&vector(comm.rank(), len), &mut output)?;
-    same("all_gather", len, &output, everyone(comm.size(), len));
-    digest.add(&output);
-    Ok(())
-}
-
-fn all_gather_in_place(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
-    let mut buffer = vec![0i64; len * comm.size()];
-    buffer[comm.rank() * len..][..len].copy_from_slice(&vector(comm.rank(), len));
-    comm.all_gather_in_place(&mut buffer)?;
-    same("all_gather in place", len, &buffer, everyone(comm.size(), len));
-    digest.add(&buffer);
-    Ok(())
-}
-
-/// Blocks of different lengths, some empty.
-fn uneven(size: usize, len: usize) -> Vec<usize> {
-    (0..size).map(|rank| if rank % 3 == 1 { 0 } else { len / 2 + rank * usize::from(len > 0) }).collect()
-}
-
-/// The places of blocks of different lengths that lie one behind the other.
-fn places(counts: &[usize]) -> impl Iterator<Item = (usize, usize)> {
-    counts.iter().enumerate().flat_map(|(rank, count)| (0..*count).map(move |i| (rank, i)))
-}
-
-fn all_gather_v(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
-    let counts = uneven(comm.size(), len);
-    let mut output = vec![0i64; counts.iter().sum()];
-    comm.all_gather_v(&vector(comm.rank(), counts[comm.rank()]), &mut output, &counts)?;
-    same("all_gather_v", len, &output, places(&counts).map(|(rank, i)| brings(rank, i)));
-    digest.add(&output);
-    Ok(())
-}
-
-fn reduce_scatter(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let mut output = vec![0i64; len];
-    comm.reduce_scatter(&vector(comm.rank(), len * comm.size()), &mut output, ReduceOp::Sum)?;
-    let first = comm.rank() * len;
-    same("reduce_scatter", len, &output, (first..first + len).map(|i| sum(comm.size(), i)));
-    Ok(())
-}
-
-fn reduce_scatter_v(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let counts = uneven(comm.size(), len);
-    let first: usize = counts[..comm.rank()].iter().sum();
-    let mut output = vec![0i64; counts[comm.rank()]];
-    comm.reduce_scatter_v(&vector(comm.rank(), counts.iter().sum()), &mut output, &counts, ReduceOp::Sum)?;
-    same("reduce_scatter_v", len, &output, (first..first + output.len()).map(|i| sum(comm.size(), i)));
-    Ok(())
-}
-
-/// What `source` sends `target` as element `i`.
-fn sends(source: usize, target: usize, i: usize) -> i64 {
-    brings(source * 31 + target, i)
-}
-
-fn all_to_all(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let (me, size) = (comm.rank(), comm.size());
-    let input: Vec<i64> = (0..size).flat_map(|target| (0..len).map(move |i| sends(me, target, i))).collect();
-    let mut output = vec![0i64; len * size];
-    comm.all_to_all(&input, &mut output)?;
-    same("all_to_all", len, &output, (0..size).flat_map(|source| (0..len).map(move |i| sends(source, me, i))));
-    Ok(())
-}
-
-fn all_to_all_v(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let (me, size) = (comm.rank(), comm.size());
-    let count = |source: usize, target: usize| (source * 5 + target * 3 + len) % (len + 1);
-    let send_counts: Vec<usize> = (0..size).map(|target| count(me, target)).collect();
-    let recv_counts: Vec<usize> = (0..size).map(|source| count(source, me)).collect();
-    let input: Vec<i64> = places(&send_counts).map(|(target, i)| sends(me, target, i)).collect();
-    let mut output = vec![0i64; recv_counts.iter().sum()];
-    comm.all_to_all_v(&input, &send_counts, &mut output, &recv_counts)?;
-    same("all_to_all_v", len, &output, places(&recv_counts).map(|(source, i)| sends(source, me, i)));
-    Ok(())
-}
-
-fn gather(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let root = root_of(comm, len);
-    let mut output = vec![0i64; if comm.rank() == root { len * comm.size() } else { 0 }];
-    comm.gather(&vector(comm.rank(), len), &mut output, root)?;
-    same("gather", len, &output, everyone(comm.size(), len));
-    Ok(())
-}
-
-fn gather_v(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let (root, counts) = (root_of(comm, len), uneven(comm.size(), len));
-    let mut output = vec![0i64; if comm.rank() == root { counts.iter().sum() } else { 0 }];
-    comm.gather_v(&vector(comm.rank(), counts[comm.rank()]), &mut output, &counts, root)?;
-    same("gather_v", len, &output, places(&counts).map(|(rank, i)| brings(rank, i)));
-    Ok(())
-}
-
-fn scatter(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let root = root_of(comm, len);
-    let input: Vec<i64> = if comm.rank() == root { everyone(comm.size(), len).collect() } else { Vec::new() };
-    let mut output = vec![0i64; len];
-    comm.scatter(&input, &mut output, root)?;
-    same("scatter", len, &output, (0..len).map(|i| brings(comm.rank(), i)));
-    Ok(())
-}
-
-fn scatter_v(comm: &Communicator, len: usize, _: &mut Digest) -> Result<()> {
-    let (root, counts) = (root_of(comm, len), uneven(comm.size(), len));
-    let is_root = comm.rank() == root;
-    let all = places(&counts).map(|(rank, i)| brings(rank, i));
-    let input: Vec<i64> = if is_root { all.collect() } else { Vec::new() };
-    let mut output = vec![0i64; counts[comm.rank()]];
-    comm.scatter_v(&input, &counts, &mut output, root)?;
-    same("scatter_v", len, &output, (0..output.len()).map(|i| brings(comm.rank(), i)));
     Ok(())
 }
 

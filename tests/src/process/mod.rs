@@ -1,19 +1,26 @@
 //! Jobs of real processes: started, heard, struck by signals, and cleaned away.
 
+mod blocks;
 mod calls;
+mod inputs;
 mod job;
 mod namespaces;
+mod plan;
 mod room;
+mod running;
 mod said;
 mod seeds;
 mod sys;
 mod tools;
 mod usage;
 
-pub use calls::{CALLS, Call, Digest, LENGTHS};
-pub use job::{Job, Plan, Process, Strike, unique};
+pub use calls::{CALLS, Call, LENGTHS};
+pub use inputs::Digest;
+pub use job::Job;
 pub use namespaces::{Namespaces, Net, Socket, sockets};
+pub use plan::{Plan, unique};
 pub use room::Room;
+pub use running::{Process, Strike};
 pub use said::{Said, agree, kind_of, now, say};
 pub use seeds::{random, seeds};
 pub use sys::{Side, fork};

@@ -60,7 +60,11 @@ pub const VARIABLES: &[Variable] = &[
     row("PACELINE_FAMILY", "any", "IP version: `4`, `6` or `any`."),
     row("PACELINE_PORTS", "the system chooses", "Ports to listen on: `lo-hi`, for firewalls."),
     row("PACELINE_LINKS", "inproc,shm,tcp", "Which kinds of link may be used."),
-    row("PACELINE_TCP_STREAMS", "chosen by measuring", "TCP connections to each peer, 1 to 64."),
+    row(
+        "PACELINE_TCP_STREAMS",
+        "1",
+        "TCP connections to each peer, 1 to 64; of two ranks that differ, the smaller number counts.",
+    ),
     row(
         "PACELINE_ALGORITHM",
         "chosen by cost",

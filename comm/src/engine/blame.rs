@@ -44,6 +44,12 @@ pub(crate) fn blame<'a>(
     Blame::Circle(circle.unwrap_or_else(|| reached.clone()).into_iter().filter(|rank| *rank != me).collect())
 }
 
+/// The ranks that don't answer and that ranks in `blamed`, which do, wait for, directly or not.
+pub(crate) fn behind<'a>(me: usize, blamed: &[usize], status: impl Fn(usize) -> Option<&'a Status>) -> Vec<usize> {
+    let reached = reach(blamed, me, &status);
+    reached.into_iter().filter(|rank| *rank != me && !blamed.contains(rank) && status(*rank).is_none()).collect()
+}
+
 /// The ranks in `first`, those they wait for, and so on. What `me` waits for is in `first`.
 fn reach<'a>(first: &[usize], me: usize, status: &impl Fn(usize) -> Option<&'a Status>) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
@@ -88,6 +94,14 @@ mod tests {
     fn a_rank_that_lags_for_a_silent_one_is_not_to_blame() {
         let lags = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![3] });
         check(&[1], &[None, waits(&[2]), lags, None], Blame::Silent(vec![3]));
+    }
+
+    #[test]
+    fn whoever_answers_and_waits_is_not_the_one() {
+        let statuses = [None, waits(&[2]), waits(&[3]), None, None];
+        let of = |rank: usize| statuses[rank].as_ref();
+        assert_eq!(behind(0, &[1], of), [3]);
+        assert_eq!(behind(0, &[4], of), Vec::<usize>::new(), "who doesn't answer stays blamed");
     }
 
     #[test]

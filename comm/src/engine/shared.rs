@@ -99,13 +99,22 @@ impl Engine {
 
     /// Ends the communicator for what went wrong beside the engine, or for the reason that a peer has told meanwhile;
     /// which it was.
-    pub(crate) fn fail_unless_known(&self, error: Error) -> Error {
+    pub(crate) fn fail_unless_known(&self, mut error: Error) -> Error {
         if let Ok(mut core) = self.inner.core.try_lock() {
             let peer = error.peers().first().copied().filter(|peer| *peer < core.endpoint.size());
             if let Some(peer) = peer
                 && let Err(known) = core.hear_why(peer, SHORTLY, &[])
             {
                 return known;
+            }
+            let blamed: Vec<usize> =
+                error.peers().iter().copied().filter(|rank| *rank < core.endpoint.size()).collect();
+            match core.look_behind(&blamed, 3 * SHORTLY) {
+                Err(known) => return known,
+                Ok(silent) if !blamed.is_empty() && !silent.is_empty() => {
+                    error = core.witness.shift_blame(&error, silent)
+                }
+                Ok(_) => {}
             }
         }
         self.fail(error.clone());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use paceline_transport::{Clock, ControlEvent, Endpoint, LinkError, LinkKind, Stamp, Time};
 
 use super::active::{Active, Clocked, Query};
+use super::blame::behind;
 use super::channels::Channels;
 use super::core::{Core, REASON_WITHIN};
 use super::fault;
@@ -175,6 +176,24 @@ impl Core {
         }
         let error = fault::left(&self.witness, &wait, call);
         Err(self.fail(error))
+    }
+
+    /// Asks everybody what they are doing, and follows who waits for whom: the ranks that keep `blamed` waiting, if these
+    /// answer and are themselves kept waiting by ranks that don't.
+    pub(crate) fn look_behind(&mut self, blamed: &[usize], within: Duration) -> Result<Vec<usize>> {
+        self.query(None, self.others());
+        let deadline = self.clock.now().after(within);
+        loop {
+            let left = deadline.since(self.clock.now());
+            if left.is_zero() || self.others().all(|rank| self.witness.peers[rank].status.is_some()) {
+                break;
+            }
+            if self.endpoint.sleep(left.min(LOOK_AGAIN)).is_err() {
+                break;
+            }
+            self.news(&[])?;
+        }
+        Ok(behind(self.witness.me, blamed, |rank| self.witness.peers[rank].status.as_ref()))
     }
 
     /// Looks at the deadlines; the next moment at which one needs looking at.

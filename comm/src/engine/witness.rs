@@ -7,7 +7,7 @@ use paceline_transport::{Peer, Stamp};
 
 use super::notice::Status;
 use super::stamp::Fingerprint;
-use crate::error::{CallName, Report};
+use crate::error::{CallName, Error, Report};
 
 /// How many ended collectives are remembered, to explain a late frame.
 const REMEMBERED: usize = 16;
@@ -57,5 +57,14 @@ impl Witness {
     /// How a rank is named in a report: by number, and where it runs.
     pub(crate) fn name(&self, rank: usize) -> String {
         format!("rank {rank} ({})", self.places[rank])
+    }
+
+    /// An error that blamed ranks which only wait for others, with those others blamed.
+    pub(crate) fn shift_blame(&self, error: &Error, silent: Vec<usize>) -> Error {
+        let names: Vec<String> = silent.iter().map(|rank| self.name(*rank)).collect();
+        let mut report = error.report().clone();
+        report.cause.push_str(&format!("; that rank answers and waits in its turn, but {} doesn't", names.join(", ")));
+        report.peers = silent;
+        Error::from_report(report)
     }
 }

@@ -124,7 +124,7 @@ impl Facts {
         let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);
         let n_slices = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
         let costs = Machine::of(self.slowest, self.crowding).costs_of(row, size, bytes);
-        row.work(size).seconds_in_slices(bytes as u64, n_slices as u32, &costs)
+        row.work(size).seconds_in_slices(bytes as u64, n_slices as u32, &costs) + costs::scratch_s(row)
     }
 }
 

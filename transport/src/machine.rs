@@ -55,6 +55,15 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
+/// What to do about an error, where it is for want of files; empty otherwise. To be appended to the error's text.
+pub(crate) fn files_hint(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::MFILE) => "; raise the limit on open files (ulimit -n)",
+        Some(rustix::io::Errno::NFILE) => "; the system has no file handles left: raise fs.file-max",
+        _ => "",
+    }
+}
+
 /// What is in the way of opening so many more files, if the process's limit is.
 pub(crate) fn files_missing(more: usize) -> Option<String> {
     let limit = usize::try_from(rustix::process::getrlimit(rustix::process::Resource::Nofile).current?).ok()?;

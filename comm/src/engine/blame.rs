@@ -28,7 +28,8 @@ pub(crate) fn blame<'a>(
     status: impl Fn(usize) -> Option<&'a Status>,
 ) -> Blame {
     let reached = reach(first, me, &status);
-    let is_elsewhere = |rank: usize| status(rank).is_some_and(|status| status.current.as_ref() != Some(call));
+    let is_here = |status: &Status| status.current.as_ref() == Some(call) && status.beside.is_none();
+    let is_elsewhere = |rank: usize| status(rank).is_some_and(|status| !is_here(status));
     let others = || reached.iter().copied().filter(|rank| *rank != me);
     let silent: Vec<usize> = others().filter(|rank| status(*rank).is_none()).collect();
     let elsewhere: Vec<usize> = others().filter(|rank| is_elsewhere(*rank)).collect();
@@ -44,10 +45,14 @@ pub(crate) fn blame<'a>(
     Blame::Circle(circle.unwrap_or_else(|| reached.clone()).into_iter().filter(|rank| *rank != me).collect())
 }
 
-/// The ranks that don't answer and that ranks in `blamed`, which do, wait for, directly or not.
+/// Of the ranks in `blamed` and those that these wait for, directly or not: those that don't answer. Who is blamed and
+/// waits for nobody stays blamed.
 pub(crate) fn behind<'a>(me: usize, blamed: &[usize], status: impl Fn(usize) -> Option<&'a Status>) -> Vec<usize> {
-    let reached = reach(blamed, me, &status);
-    reached.into_iter().filter(|rank| *rank != me && !blamed.contains(rank) && status(*rank).is_none()).collect()
+    let holds_up = |rank: &usize| match status(*rank) {
+        None => true,
+        Some(status) => blamed.contains(rank) && status.waits_for.is_empty(),
+    };
+    reach(blamed, me, &status).into_iter().filter(|rank| *rank != me && holds_up(rank)).collect()
 }
 
 /// The ranks in `first`, those they wait for, and so on. What `me` waits for is in `first`.
@@ -75,7 +80,7 @@ mod tests {
     }
 
     fn waits(for_ranks: &[usize]) -> Option<Status> {
-        Some(Status { current: Some(call(7)), ended: 6, waits_for: for_ranks.to_vec() })
+        Some(Status { current: Some(call(7)), ended: 6, waits_for: for_ranks.to_vec(), beside: None })
     }
 
     fn check(first: &[usize], statuses: &[Option<Status>], want: Blame) {
@@ -86,22 +91,32 @@ mod tests {
     fn the_chain_ends_at_the_culprit() {
         check(&[1], &[None, waits(&[2]), None, None], Blame::Silent(vec![2]));
         check(&[1], &[None, waits(&[2, 0]), waits(&[3]), None, None], Blame::Silent(vec![3]));
-        let elsewhere = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![] });
+        let elsewhere = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![], beside: None });
         check(&[1], &[None, waits(&[2]), elsewhere, None], Blame::Elsewhere(vec![2]));
     }
 
     #[test]
     fn a_rank_that_lags_for_a_silent_one_is_not_to_blame() {
-        let lags = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![3] });
+        let lags = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![3], beside: None });
         check(&[1], &[None, waits(&[2]), lags, None], Blame::Silent(vec![3]));
+    }
+
+    #[test]
+    fn a_rank_in_another_communicator_is_followed_there() {
+        let beside = |waits_for: &[usize]| Some(Status { beside: Some(vec![9]), ..waits(waits_for).unwrap() });
+        check(&[1], &[None, waits(&[2]), beside(&[3]), None], Blame::Silent(vec![3]));
+        check(&[1], &[None, waits(&[2]), beside(&[])], Blame::Elsewhere(vec![2]));
     }
 
     #[test]
     fn whoever_answers_and_waits_is_not_the_one() {
         let statuses = [None, waits(&[2]), waits(&[3]), None, None];
         let of = |rank: usize| statuses[rank].as_ref();
+        let idle = Status { current: None, ended: 6, waits_for: vec![], beside: None };
+        assert_eq!(behind(0, &[1, 4], |rank| if rank == 4 { Some(&idle) } else { of(rank) }), [3, 4]);
         assert_eq!(behind(0, &[1], of), [3]);
-        assert_eq!(behind(0, &[4], of), Vec::<usize>::new(), "who doesn't answer stays blamed");
+        assert_eq!(behind(0, &[1, 3], of), [3], "one of the blamed waits for the other");
+        assert_eq!(behind(0, &[1, 4], of), [3, 4], "who doesn't answer stays blamed");
     }
 
     #[test]

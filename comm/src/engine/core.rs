@@ -15,7 +15,7 @@ use super::active::Active;
 use super::attention::{Attention, Stop};
 use super::channels::Channels;
 use super::fault;
-use super::kin::Kin;
+use super::kin::{Doing, Kin};
 use super::notice::Notice;
 use super::wait::{Pause, WaitPolicy, Waiter};
 use super::walk::{Fault, FaultCause};
@@ -35,16 +35,32 @@ pub(crate) struct Core {
     pub(crate) dead: Option<Error>,
     pub(crate) clock: Clock,
     policy: WaitPolicy,
-    kin: Kin,
+    pub(crate) kin: Kin,
     /// Each rank's number in the world.
-    members: Arc<[usize]>,
+    pub(crate) members: Arc<[usize]>,
+    /// What this rank does in another of its communicators, while it answers for this one.
+    pub(crate) beside: Option<Doing>,
+    /// When to answer for the others again.
+    pub(crate) next_answer: Time,
 }
 
 impl Core {
     pub(crate) fn new(endpoint: Endpoint, clock: Clock, policy: WaitPolicy) -> Core {
         let witness = Witness::new(endpoint.me(), endpoint.peers().clone());
         let members = (0..endpoint.size()).collect();
-        Core { endpoint, active: Vec::new(), witness, dead: None, clock, policy, kin: Kin::default(), members }
+        let kin = Kin::default();
+        Core {
+            endpoint,
+            active: Vec::new(),
+            witness,
+            dead: None,
+            clock,
+            policy,
+            kin,
+            members,
+            beside: None,
+            next_answer: Time(0),
+        }
     }
 
     /// The same as one of several communicators of this rank, with each rank's number in the world.
@@ -225,7 +241,7 @@ impl Core {
             return Ok(());
         }
         self.check_left(mine)?;
-        let next = self.check_times(mine)?;
+        let next = self.check_times(mine)?.min(self.answer_for_kin(mine));
         self.endpoint.about_to_sleep();
         let slept = self.sleep_unless_moving(attention, mine, next);
         self.endpoint.awake();

@@ -142,11 +142,7 @@ pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], w
             error.blaming(silent).hint("look at what that rank is doing; if it is only slow, raise the timeout")
         }
         Blame::Elsewhere(elsewhere) => {
-            let current = |rank: usize| witness.peers[rank].status.as_ref().and_then(|status| status.current.as_ref());
-            let what = |rank: &usize| match current(*rank) {
-                Some(current) => format!("{} is in {current}", witness.name(*rank)),
-                None => format!("{} is in no call", witness.name(*rank)),
-            };
+            let what = |rank: &usize| format!("{} is in {}", witness.name(*rank), witness.whereabouts(*rank));
             cause.push_str("; ");
             cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));
             error.blaming(elsewhere).hint("all ranks must make the same calls in the same order")

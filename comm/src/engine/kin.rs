@@ -1,20 +1,63 @@
-//! What the communicators of one rank know of each other: why one of them has failed.
+//! What the communicators of one rank know of each other: why one of them has failed, and what the rank does in another.
 //!
 //! A rank that fails in one communicator usually ends, and drops the others. Who waits for it there would learn only that
 //! it left; so it takes leave with the reason, and the rank to blame is named in all of them.
+//!
+//! A rank that waits in one communicator looks at no other. Who waits for it there would hold it for stopped; so while it
+//! waits, it answers for the others what it is doing and whom it waits for.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use crate::error::Report;
+use super::notice::Status;
+use crate::error::{CallName, Report};
 
 /// The communicators of one rank: that of all ranks, and those split off.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default)]
 pub(crate) struct Kin {
     /// The first failure. Ranks have their numbers in the world.
     first: Arc<Mutex<Option<Report>>>,
+    relatives: Arc<Mutex<Vec<Weak<dyn Relative>>>>,
+}
+
+/// What a rank does in one of its communicators.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Doing {
+    pub(crate) call: CallName,
+    /// Whom it waits for, by their numbers in the world.
+    pub(crate) waits_for: Vec<usize>,
+}
+
+impl Doing {
+    /// The same for a communicator whose ranks have the numbers `members` in the world.
+    pub(crate) fn status(&self, members: &[usize], ended: u64) -> Status {
+        let place = |rank: &usize| members.iter().position(|member| member == rank);
+        let (inside, outside): (Vec<usize>, Vec<usize>) = self.waits_for.iter().partition(|rank| place(rank).is_some());
+        let waits_for = inside.iter().filter_map(place).collect();
+        Status { current: Some(self.call.clone()), ended, waits_for, beside: Some(outside) }
+    }
+}
+
+/// One of a rank's communicators, as the others see it.
+pub(crate) trait Relative: Send + Sync {
+    /// Answers those who ask in this communicator, with what the rank does in another; unless somebody drives this one,
+    /// and answers for it.
+    fn answer(&self, doing: &Doing);
 }
 
 impl Kin {
+    /// Takes one in.
+    pub(crate) fn admit(&self, relative: Weak<dyn Relative>) {
+        let mut relatives = self.relatives.lock().expect("no panic while held");
+        relatives.retain(|known| known.strong_count() > 0);
+        relatives.push(relative);
+    }
+
+    /// Those there are, if there is more than one.
+    pub(crate) fn relatives(&self) -> Vec<Arc<dyn Relative>> {
+        let relatives = self.relatives.lock().expect("no panic while held");
+        if relatives.len() > 1 { relatives.iter().filter_map(Weak::upgrade).collect() } else { Vec::new() }
+    }
+
     /// Notes that one has failed, whose ranks have the numbers `members` in the world.
     pub(crate) fn note(&self, report: &Report, members: &[usize]) {
         let peers = report.peers.iter().filter_map(|rank| members.get(*rank).copied()).collect();
@@ -32,6 +75,7 @@ impl Kin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Collective;
     use crate::error::{Error, ErrorKind};
 
     #[test]
@@ -44,5 +88,13 @@ mod tests {
         for (members, want) in [(&[0, 1, 2, 3, 4][..], &[4][..]), (&[5, 4, 3], &[1]), (&[6, 2], &[])] {
             assert_eq!(kin.clone().failure(members).unwrap().peers, want, "the first failure counts");
         }
+    }
+
+    #[test]
+    fn a_status_for_others_numbers_ranks_as_they_do() {
+        let call = CallName { collective: Collective::AllReduce, sequence: 4, algorithm: "ring".into(), size: 3 };
+        let doing = Doing { call: call.clone(), waits_for: vec![2, 5] };
+        let status = doing.status(&[7, 5, 3], 9);
+        assert_eq!(status, Status { current: Some(call), ended: 9, waits_for: vec![1], beside: Some(vec![2]) });
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct Status {
     pub(crate) ended: u64,
     /// The ranks it waits for.
     pub(crate) waits_for: Vec<usize>,
+    /// Set if the call is one of another communicator: the ranks it waits for that are not in this one, by their numbers in
+    /// the world.
+    pub(crate) beside: Option<Vec<usize>>,
 }
 
 impl Notice {
@@ -49,6 +52,7 @@ impl Notice {
         }
         if let Notice::Status(status) = &mut notice {
             status.waits_for.truncate(PEERS_MAX);
+            status.beside.iter_mut().for_each(|ranks| ranks.truncate(PEERS_MAX));
         }
         postcard::to_allocvec(&notice).expect("plain data")
     }

@@ -12,6 +12,7 @@ use super::attention::{Attention, Stop};
 use super::completion::Completion;
 use super::core::Core;
 use super::handover::Signal;
+use super::kin::{Doing, Relative};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long the reason for what went wrong beside the engine is waited for.
@@ -46,9 +47,12 @@ impl Engine {
     pub(crate) fn new(core: Core, driver: Driver) -> Engine {
         let waker = core.endpoint.waker();
         let attention = Attention::new();
-        let inner = Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker };
+        let kin = core.kin.clone();
+        let inner = Arc::new(Inner { core: Mutex::new(core), attention, signal: Signal::new(), waker });
+        let relative: Arc<dyn Relative> = inner.clone();
+        kin.admit(Arc::downgrade(&relative));
         let (process, generation) = (std::process::id(), forks::generation());
-        Engine { inner: Arc::new(inner), driver, progress: Mutex::new(None), process, generation }
+        Engine { inner, driver, progress: Mutex::new(None), process, generation }
     }
 
     /// An error in a forked child, which must not speak for its parent.
@@ -107,11 +111,12 @@ impl Engine {
             {
                 return known;
             }
-            let blamed: Vec<usize> =
+            let mut blamed: Vec<usize> =
                 error.peers().iter().copied().filter(|rank| *rank < core.endpoint.size()).collect();
+            blamed.sort_unstable();
             match core.look_behind(&blamed, 3 * SHORTLY) {
                 Err(known) => return known,
-                Ok(silent) if !blamed.is_empty() && !silent.is_empty() => {
+                Ok(silent) if !silent.is_empty() && silent != blamed => {
                     error = core.witness.shift_blame(&error, silent)
                 }
                 Ok(_) => {}
@@ -171,6 +176,14 @@ impl Inner {
             if let Err(error) = result {
                 core.end_all(&error);
             }
+        }
+    }
+}
+
+impl Relative for Inner {
+    fn answer(&self, doing: &Doing) {
+        if let Ok(mut core) = self.core.try_lock() {
+            core.answer_beside(doing);
         }
     }
 }

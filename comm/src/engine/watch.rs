@@ -10,6 +10,7 @@ use super::blame::behind;
 use super::channels::Channels;
 use super::core::{Core, REASON_WITHIN};
 use super::fault;
+use super::kin::Doing;
 use super::notice::{Notice, Said, Status};
 use super::stamp::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,6 +19,14 @@ use crate::error::{Error, ErrorKind, Result};
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How many of the ranks that a call waits for are asked whether they are in the same call.
 const COMPARED_MAX: usize = 16;
+
+/// How often a rank that waits answers for its other communicators.
+const ANSWER_EVERY: Duration = Duration::from_millis(50);
+
+/// The ranks that a call waits for.
+fn waits_for(active: &Active) -> Vec<usize> {
+    active.operation.waiting().map(|wait| wait.peer).collect::<BTreeSet<_>>().into_iter().collect()
+}
 
 impl Core {
     /// Moves frames aside that a waiting call is stuck behind; whether any were. A frame of a collective that has ended
@@ -138,15 +147,52 @@ impl Core {
     }
 
     fn status(&self, mine: &[Active]) -> Status {
-        let oldest = self.oldest(mine);
-        let mut waits_for: Vec<_> = oldest.into_iter().flat_map(|a| a.operation.waiting().map(|w| w.peer)).collect();
-        waits_for.sort_unstable();
-        waits_for.dedup();
-        Status {
-            current: oldest.map(|active| active.call.clone()),
-            ended: self.witness.ended.back().map_or(0, |ended| ended.call.sequence),
-            waits_for,
+        let ended = self.witness.ended.back().map_or(0, |ended| ended.call.sequence);
+        let Some(active) = self.oldest(mine) else {
+            return match &self.beside {
+                Some(doing) => doing.status(&self.members, ended),
+                None => Status { current: None, ended, waits_for: Vec::new(), beside: None },
+            };
+        };
+        Status { current: Some(active.call.clone()), ended, waits_for: waits_for(active), beside: None }
+    }
+
+    /// What this rank does here, for its other communicators.
+    fn doing(&self, mine: &[Active]) -> Option<Doing> {
+        let active = self.oldest(mine)?;
+        let waits_for = waits_for(active).into_iter().map(|rank| self.members[rank]).collect();
+        Some(Doing { call: active.call.clone(), waits_for })
+    }
+
+    /// Answers for this rank's other communicators, if it is time to; when it is the next time.
+    pub(crate) fn answer_for_kin(&mut self, mine: &[Active]) -> Time {
+        if matches!(self.clock, Clock::Virtual(_)) {
+            return Time::NEVER;
         }
+        let now = self.clock.now();
+        if now < self.next_answer {
+            return self.next_answer;
+        }
+        let (relatives, doing) = (self.kin.relatives(), self.doing(mine));
+        self.next_answer = now.after(ANSWER_EVERY);
+        match doing {
+            Some(doing) if !relatives.is_empty() => {
+                relatives.iter().for_each(|relative| relative.answer(&doing));
+                self.next_answer
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Answers those who ask here, when this rank waits in another communicator.
+    pub(crate) fn answer_beside(&mut self, doing: &Doing) {
+        if self.dead.is_some() || !self.active.is_empty() {
+            return;
+        }
+        self.beside = Some(doing.clone());
+        // What is found is this communicator's failure, and its next call will say so.
+        let _ = self.look_around().and_then(|()| self.news(&[]));
+        self.beside = None;
     }
 
     /// A call that waits for a rank that has left, and for which nothing more will arrive, will never end. To be called
@@ -178,8 +224,8 @@ impl Core {
         Err(self.fail(error))
     }
 
-    /// Asks everybody what they are doing, and follows who waits for whom: the ranks that keep `blamed` waiting, if these
-    /// answer and are themselves kept waiting by ranks that don't.
+    /// Asks everybody what they are doing, and follows who waits for whom: the ranks that don't answer, of those in
+    /// `blamed` and those that keep them waiting.
     pub(crate) fn look_behind(&mut self, blamed: &[usize], within: Duration) -> Result<Vec<usize>> {
         self.query(None, self.others());
         let deadline = self.clock.now().after(within);

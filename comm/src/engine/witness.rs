@@ -59,11 +59,33 @@ impl Witness {
         format!("rank {rank} ({})", self.places[rank])
     }
 
-    /// An error that blamed ranks which only wait for others, with those others blamed.
+    /// What a rank that has answered is in.
+    pub(crate) fn whereabouts(&self, rank: usize) -> String {
+        let status = self.peers[rank].status.as_ref();
+        let Some((status, call)) = status.and_then(|status| Some((status, status.current.as_ref()?))) else {
+            return "no call".into();
+        };
+        match &status.beside {
+            None => call.to_string(),
+            Some(outside) if outside.is_empty() => format!("{call} of another communicator"),
+            Some(outside) => {
+                format!("{call} of another communicator, where it waits for ranks {outside:?} of the world")
+            }
+        }
+    }
+
+    /// An error that blamed ranks of which some only wait for others, with those others blamed.
     pub(crate) fn shift_blame(&self, error: &Error, silent: Vec<usize>) -> Error {
         let names: Vec<String> = silent.iter().map(|rank| self.name(*rank)).collect();
         let mut report = error.report().clone();
-        report.cause.push_str(&format!("; that rank answers and waits in its turn, but {} doesn't", names.join(", ")));
+        let waiting: Vec<String> =
+            error.peers().iter().filter(|rank| !silent.contains(rank)).map(usize::to_string).collect();
+        let cause = format!(
+            "; of these, rank {} answers and only waits for others; to blame is {}, which doesn't answer",
+            waiting.join(", "),
+            names.join(", ")
+        );
+        report.cause.push_str(&cause);
         report.peers = silent;
         Error::from_report(report)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::machine;
 use crate::rendezvous::RendezvousError;
 
 /// Why a group of ranks could not be joined.
@@ -83,11 +84,8 @@ fn list(ranks: &[(usize, String)]) -> String {
 }
 
 fn hint(error: &std::io::Error) -> &'static str {
-    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    match code {
-        Some(rustix::io::Errno::MFILE) => "; raise the limit on open files (ulimit -n)",
-        Some(rustix::io::Errno::NFILE) => "; the system has no file handles left",
-        Some(rustix::io::Errno::NOMEM) => "; there is no memory for the shared segment",
-        _ => "",
+    match error.raw_os_error() == Some(rustix::io::Errno::NOMEM.raw_os_error()) {
+        true => "; there is no memory for the shared segment",
+        false => machine::files_hint(error),
     }
 }

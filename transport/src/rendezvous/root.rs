@@ -147,7 +147,8 @@ impl Root<'_> {
                 Ok(None) => return,
                 Err(Errno::MFILE | Errno::NFILE) if self.outcome.is_some() || self.drop_lingerer() => return,
                 Err(error) => {
-                    let problem = std::io::Error::from(error).to_string();
+                    let error = std::io::Error::from(error);
+                    let problem = format!("{error}{}", machine::files_hint(&error));
                     let doing = format!("rank 0 accepting a connection, with {} ranks there", self.count());
                     self.conclude(Err(RendezvousError::System { doing, problem }));
                     self.listener = None;

@@ -18,6 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::interface::{Interface, interfaces, is_link_local_v6};
 use crate::clock::{Clock, Time};
+use crate::machine;
 
 /// How long after one address the next is tried, if the first neither answers nor fails.
 const STAGGER: Duration = Duration::from_millis(100);
@@ -46,7 +47,7 @@ pub enum ConnectError {
         tried: Vec<Tried>,
     },
     /// This process can't have another socket.
-    #[error("making a socket to connect with: {error}{}", socket_hint(.error))]
+    #[error("making a socket to connect with: {error}{}", machine::files_hint(.error))]
     Socket {
         /// The reason.
         error: io::Error,
@@ -246,14 +247,6 @@ fn scoped_by(
 fn report(attempts: Vec<Attempt>) -> Vec<Tried> {
     let tried = |Attempt { address, n_tries, error, .. }| Tried { address, n_tries, error: error.map(io::Error::from) };
     attempts.into_iter().map(tried).collect()
-}
-
-fn socket_hint(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE) => "; raise `ulimit -n`",
-        Some(Errno::NFILE) => "; raise `fs.file-max`",
-        _ => "",
-    }
 }
 
 struct Listed<'a>(&'a [Tried]);

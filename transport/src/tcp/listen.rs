@@ -11,6 +11,8 @@ use std::str::FromStr;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use crate::machine;
+
 use super::interface::{Address, Family};
 
 /// Connections that may wait to be accepted: a whole job may connect at once. The kernel lowers it to its own limit.
@@ -169,9 +171,8 @@ fn hint(errno: Errno) -> &'static str {
         Errno::ACCESS => "; ports below 1024 need privileges: choose a higher one",
         Errno::ADDRNOTAVAIL => "; no interface of this host has the address (any more)",
         Errno::AFNOSUPPORT => "; this host's kernel has no IPv6",
-        Errno::MFILE => "; raise `ulimit -n`",
         Errno::ADDRINUSE => "; no port is free: the range in net.ipv4.ip_local_port_range is used up",
-        _ => "",
+        _ => machine::files_hint(&errno.into()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
+use crate::board::{Board, Heading};
 use crate::control::{Control, ControlEvent, QueueControl};
 use crate::doorbell::{Doorbell, Waker};
 use crate::link::{Channel, Head, Kind, Link, LinkError, LinkKind, Stamp};
@@ -37,6 +38,8 @@ pub struct Endpoint {
     peers: Arc<[Peer]>,
     /// This rank's segment, in which its neighbours see whether it sleeps.
     segment: Option<SharedSegment>,
+    /// The boards, if all links are through memory.
+    board: Option<Board>,
     waker: Waker,
     poller: Option<Poller>,
     /// The process that made the endpoint: a forked child must not speak for it.
@@ -58,15 +61,16 @@ impl Endpoint {
 
     pub(crate) fn new(
         me: usize,
-        links: Vec<Option<Link>>,
+        mut links: Vec<Option<Link>>,
         peers: Arc<[Peer]>,
         segment: Option<SharedSegment>,
         doorbell: Doorbell,
     ) -> Endpoint {
         assert!(me < links.len() && links.len() == peers.len());
+        let board = boards(&mut links, segment.as_ref());
         let waker = Waker { doorbell, sleeping: Arc::new(AtomicBool::new(false)) };
         let stirred = vec![true; links.len()];
-        Endpoint { me, links, peers, segment, waker, poller: None, process: std::process::id(), stirred }
+        Endpoint { me, links, peers, segment, board, waker, poller: None, process: std::process::id(), stirred }
     }
 
     /// This rank's number.
@@ -134,6 +138,23 @@ impl Endpoint {
     /// Moves a frame that `waiting` is stuck behind out of the way, and says which. To be called when nothing else moves.
     pub fn set_aside(&mut self, peer: usize, waiting: Channel) -> Result<Option<(Channel, Stamp)>, LinkError> {
         self.link(peer).set_aside(waiting)
+    }
+
+    /// The boards, if all links are through memory: then at every rank of the group.
+    #[inline]
+    pub fn board(&mut self) -> Option<&mut Board> {
+        self.board.as_mut()
+    }
+
+    /// Publishes on the board; the peers that sleep are woken with the next [`Endpoint::ring_peers`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no board, and as [`Board::publish`].
+    #[inline]
+    pub fn publish(&mut self, heading: Heading, message: &[u8]) {
+        self.board.as_mut().expect("there are boards").publish(heading, message);
+        self.links.iter_mut().flatten().filter_map(Link::ring).for_each(RingLink::touch);
     }
 
     /// Wakes the peers that sleep and have something to see since the last call. To be called after every pass.
@@ -248,6 +269,16 @@ impl Endpoint {
         }
         Ok(Poller { epoll })
     }
+}
+
+/// The boards of a group whose links all go through memory.
+fn boards(links: &mut [Option<Link>], segment: Option<&SharedSegment>) -> Option<Board> {
+    let neighbour = |link: &mut Option<Link>| match link {
+        None => Some(None),
+        Some(link) => link.ring().map(|ring| Some(ring.neighbour().clone())),
+    };
+    let theirs: Option<Vec<_>> = links.iter_mut().map(neighbour).collect();
+    Some(Board::new(segment?, &theirs?))
 }
 
 /// The endpoints of `size` ranks in this process, in rank order.

@@ -6,6 +6,7 @@
 //!
 //! A link has one contract ([`link`]) and a closed set of kinds, one room each.
 
+mod board;
 pub mod clock;
 pub mod control;
 mod doorbell;
@@ -26,6 +27,7 @@ mod sync;
 mod sys;
 pub mod tcp;
 
+pub use board::{Board, Heading};
 pub use clock::{Clock, Time};
 pub use control::ControlEvent;
 pub use doorbell::Waker;

@@ -1,11 +1,12 @@
 //! A rank's segment: the memory it writes and its neighbours on the host read.
 //!
-//! A segment holds a header, one credit line and one ring for each neighbour. Only its owner writes it; neighbours map it
-//! read-only.
+//! A segment holds a header, one credit line and one ring for each neighbour, and a board for all. Only its owner writes
+//! it; neighbours map it read-only.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::board::{self, BoardLine, BoardMemory};
 use crate::memory::Region;
 use crate::ring::{CreditLine, RingMemory, SlotLine};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +48,10 @@ impl Geometry {
     }
 
     fn total_bytes(&self) -> usize {
+        self.board_offset() + board::SLOTS * board::LINES * size_of::<BoardLine>()
+    }
+
+    fn board_offset(&self) -> usize {
         HEADER_BYTES + self.credits_bytes() + self.neighbours as usize * self.ring_bytes()
     }
 
@@ -147,6 +152,13 @@ impl Segment {
                 slot_bytes: g.slot_bytes as usize,
             }
         }
+    }
+
+    /// The owner's board.
+    pub(crate) fn board(&self) -> BoardMemory {
+        // SAFETY: the board lies behind the rings, within the segment (`total_bytes`).
+        let start = unsafe { self.region.start().add(self.geometry.board_offset()) };
+        BoardMemory { start: start.cast(), slots: board::SLOTS as u64, lines: board::LINES }
     }
 }
 

@@ -74,6 +74,10 @@ struct Inner {
     plans: Plans,
     /// Collectives called so far.
     sequence: AtomicU64,
+    /// Of these, those over the boards.
+    turns: AtomicU64,
+    /// A digest of them all, in their order.
+    history: AtomicU64,
     /// Messages sent to and received from each rank so far.
     sent: Box<[AtomicU64]>,
     received: Box<[AtomicU64]>,
@@ -131,6 +135,8 @@ impl Communicator {
             memories: AtomicU64::new(0),
             plans: Plans::default(),
             sequence: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            history: AtomicU64::new(0),
             sent: zeros(),
             received: zeros(),
         };

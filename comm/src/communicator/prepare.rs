@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
-use crate::engine::{Active, Channels, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps};
+use crate::engine::{
+    Active, Channels, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps, Turn, remembered,
+};
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
 use crate::request::{Request, Sound};
@@ -87,7 +89,9 @@ impl Communicator {
             let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
             let slicing = if choice.row.moves_runs { Slicing::UNCUT } else { self.inner.facts.slicing() };
             let (size, extent) = (data_type.size(), sound.extent.clone());
-            Ok((choice, Plan::new(collective, choice.row.name, program, kernel, size, extent, slicing)))
+            let plan = Plan::new(collective, choice.row.name, program, kernel, size, extent, slicing);
+            let on_boards = !uneven && self.inner.facts.on_boards(choice.row, sound.message_bytes);
+            Ok((choice, if on_boards { plan.on_boards() } else { plan }))
         };
         let (choice, plan) = if uneven {
             make().map(|(choice, plan)| (choice, Arc::new(plan)))?
@@ -127,7 +131,14 @@ impl Communicator {
         // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
         // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
         let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
-        let operation = Operation::new(plan, memory, channels, naming, stamps);
+        let history = self.inner.history.load(Ordering::Relaxed);
+        if matches!(naming, Naming::Whole) {
+            // Whoever calls collectives from several threads makes them follow each other.
+            self.inner.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
+        }
+        let number = || self.inner.turns.fetch_add(1, Ordering::Relaxed);
+        let turn = plan.posting.is_some().then(|| Turn { number: number(), history });
+        let operation = Operation::new(plan, memory, channels, naming, stamps, turn);
         Active::new(operation, call, self.timeout(), keep)
     }
 }

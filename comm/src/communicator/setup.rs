@@ -61,7 +61,7 @@ impl Communicator {
                 endpoint,
                 Roots::of(fabric),
                 (GroupId::WORLD, members.clone()),
-                Facts::in_process(size),
+                Facts::simulated(size),
                 timeout,
             )
         };

@@ -19,7 +19,7 @@ pub(super) const LANE_BITS: u32 = 4;
 
 impl Channels {
     #[inline]
-    pub(super) fn of(self, lane: usize, receives: bool) -> Channel {
+    pub(crate) fn of(self, lane: usize, receives: bool) -> Channel {
         let number = match self {
             Channels::Collective { sequence } => sequence,
             Channels::Messages { sending, .. } if !receives => sending | MESSAGE_BIT >> LANE_BITS,

@@ -173,6 +173,15 @@ impl Core {
         {
             return known.during(active.call.clone());
         }
+        if matches!(found.cause, FaultCause::History) {
+            if let Some(error) = self.earlier_difference(found.peer, active) {
+                return self.fail(error);
+            }
+            self.ask_about_earlier(found.peer);
+            if let Err(known) = self.hear_why(found.peer, REASON_WITHIN, std::slice::from_ref(active)) {
+                return known;
+            }
+        }
         let error = fault::explain(&self.witness, found, &active.call, active.operation.stamps.own_towards(found.peer));
         self.fail(error)
     }

@@ -10,8 +10,10 @@ use super::stamp::Fingerprint;
 use super::walk::{Fault, FaultCause};
 use super::witness::Witness;
 use crate::algorithm::ROWS;
+use crate::collective::Collective;
 use crate::error::{CallName, Error, ErrorKind};
 
+const SAME_ORDER: &str = "all ranks must make the same calls in the same order";
 const SAME_CALLS: &str = "every rank must make the same calls before it drops the communicator";
 
 /// A call that failed while moving data.
@@ -20,6 +22,11 @@ pub(crate) fn explain(witness: &Witness, fault: &Fault, call: &CallName, mine: S
     let error = match cause {
         FaultCause::Link(error) => link_failed(witness, *peer, error),
         FaultCause::Stamp { theirs } => mismatch(witness, *peer, call, Fingerprint::unpack(mine), *theirs),
+        FaultCause::History => {
+            let cause =
+                format!("{} made other calls before this one than rank {} did", witness.name(*peer), witness.me);
+            Error::new(ErrorKind::Mismatch, cause).blaming([*peer]).hint(SAME_ORDER)
+        }
         FaultCause::Length { arrived, wanted } => {
             let cause = format!(
                 "{} sends a message of at least {arrived} bytes where {wanted} are expected",
@@ -55,6 +62,20 @@ pub(crate) fn mismatch(
     }
     let hint = format!("make call #{} of this communicator the same on all ranks", call.sequence);
     Error::new(ErrorKind::Mismatch, cause).blaming([me, peer]).hint(hint)
+}
+
+/// A call over the boards that has ended, and that a peer believed to be another.
+pub(crate) fn ended_differently(witness: &Witness, peer: usize, (mine, theirs): (Stamp, Stamp)) -> Error {
+    let fingerprint = Fingerprint::unpack(mine);
+    let call = CallName {
+        collective: fingerprint.map_or(Collective::Barrier, |fingerprint| fingerprint.collective),
+        sequence: 0,
+        algorithm: "direct".into(),
+        size: witness.places.len(),
+    };
+    let ended = witness.ended.iter().rev().find(|ended| ended.fingerprint == fingerprint);
+    let call = ended.map_or(call, |ended| ended.call.clone());
+    mismatch(witness, peer, &call, fingerprint, theirs).during(call)
 }
 
 /// A frame of a collective that this rank has already ended, without that frame.
@@ -145,7 +166,7 @@ pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], w
             let what = |rank: &usize| format!("{} is in {}", witness.name(*rank), witness.whereabouts(*rank));
             cause.push_str("; ");
             cause.push_str(&elsewhere.iter().map(what).collect::<Vec<_>>().join(", "));
-            error.blaming(elsewhere).hint("all ranks must make the same calls in the same order")
+            error.blaming(elsewhere).hint(SAME_ORDER)
         }
         Blame::Circle(circle) => {
             cause.push_str(&format!("; all answer, and {} wait for one another", list(&circle)));

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use paceline_transport::{Channel, Endpoint};
 
 use super::channels::{Channels, LANE_BITS, Naming};
+use super::exchange::{Exchange, Turn};
 use super::lane::{DONE, Lane};
 use super::memory::Memory;
 use super::plan::{Shapes, SharedPlan};
@@ -39,19 +40,24 @@ pub(crate) struct Operation {
     pub(crate) stamps: Stamps,
     lanes: SmallVec<[Lane; LANES_INLINE]>,
     unfinished: usize,
+    /// Set if the call runs over the boards; then there are no lanes.
+    exchange: Option<Exchange>,
 }
 
 impl Operation {
+    /// A call; `turn` is its turn on the boards, if it runs over them.
     pub(crate) fn new(
         plan: SharedPlan,
         memory: Memory,
         channels: Channels,
         naming: Naming,
         stamps: Stamps,
+        turn: Option<Turn>,
     ) -> Box<Operation> {
         assert!(plan.lanes <= 1 << LANE_BITS, "{} lanes need more bits in a channel's number", plan.lanes);
         let (lanes, unfinished) = (SmallVec::new(), plan.slices);
-        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished });
+        let exchange = turn.map(Exchange::new);
+        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, exchange });
         for number in 0..operation.plan.lanes {
             let lane = Lane::new(&operation.plan, number, number);
             operation.lanes.push(lane);
@@ -68,6 +74,13 @@ impl Operation {
     /// Moves everything on as far as it goes now; whether anything moved.
     #[inline]
     pub(crate) fn progress(&mut self, endpoint: &mut Endpoint) -> Result<bool, Fault> {
+        if let Some(exchange) = &mut self.exchange {
+            let moved = exchange.progress(&self.plan, &self.memory, &self.stamps, endpoint)?;
+            if exchange.done {
+                self.unfinished = 0;
+            }
+            return Ok(moved);
+        }
         let mut moved = false;
         for number in 0..self.lanes.len() {
             moved |= self.progress_lane(number, endpoint)?;
@@ -116,6 +129,12 @@ impl Operation {
 
     /// What the call waits for, lane by lane, step by step.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        let channel = self.channels.of(0, true);
+        let on_board = move |peer| Waiting { peer, channel, receives: true, round: 0, step: peer, chunk: peer as u32 };
+        self.exchange.iter().flat_map(Exchange::awaits).map(on_board).chain(self.waiting_in_lanes())
+    }
+
+    fn waiting_in_lanes(&self) -> impl Iterator<Item = Waiting> {
         self.lanes.iter().filter(|lane| !lane.finished).flat_map(|lane| {
             let steps = self.plan.program.steps_of(lane.round);
             steps.iter().enumerate().filter(|(place, _)| lane.moved[*place] != DONE).filter_map(|(place, step)| {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::exchange::Posting;
 use super::shape::Shape;
 use crate::collective::Collective;
 use crate::reduce::Kernel;
@@ -52,6 +53,8 @@ pub(crate) struct Plan {
     slot_bytes: usize,
     /// Bytes of one lane's scratch.
     lane_scratch_bytes: usize,
+    /// What this rank does if the call runs over the boards, and not by the program.
+    pub(crate) posting: Option<Posting>,
 }
 
 impl Plan {
@@ -90,10 +93,22 @@ impl Plan {
             queues,
             slot_bytes: 0,
             lane_scratch_bytes: 0,
+            posting: None,
         };
         plan.slot_bytes = plan.shapes(0).message().widest().next_multiple_of(64);
         plan.lane_scratch_bytes = plan.slot_bytes * plan.program.scratch as usize;
         plan
+    }
+
+    /// The same call over the boards of the host. Its blocks are of one length.
+    pub(crate) fn on_boards(mut self) -> Plan {
+        let (Extent::Vector(elements) | Extent::Blocks(elements)) = self.extent else {
+            panic!("uneven blocks don't go over the boards")
+        };
+        let [me, size, root] = [self.program.me, self.program.size, self.program.root].map(|rank| rank as usize);
+        self.posting = Some(Posting::new(self.collective, (me, size, root), elements * self.element_bytes));
+        (self.lanes, self.lane_scratch_bytes) = (0, 0);
+        self
     }
 
     /// The scratch that a call needs.

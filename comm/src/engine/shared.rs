@@ -247,7 +247,7 @@ mod tests {
         let fingerprint = Fingerprint { collective, data_type, op, row: 0, root: 0, count, uneven: false };
         let stamps = Stamps::collective(fingerprint, None);
         let channels = Channels::Collective { sequence };
-        let operation = Operation::new(Arc::new(plan), memory, channels, Naming::Whole, stamps);
+        let operation = Operation::new(Arc::new(plan), memory, channels, Naming::Whole, stamps, None);
         let call = CallName { collective, sequence, algorithm: Cow::Borrowed("ring"), size: 1 };
         Active::new(operation, call, Duration::from_secs(5), None)
     }

@@ -72,6 +72,13 @@ impl Stamps {
     }
 }
 
+/// The digest of a history with one more call.
+#[inline(always)]
+pub(crate) fn remembered(history: u64, stamp: Stamp) -> u64 {
+    let mix = |digest: u64, word: u64| (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    mix(mix(history, stamp.0[0]), stamp.0[1])
+}
+
 const UNEVEN_BIT: u8 = 0x80;
 
 impl Fingerprint {

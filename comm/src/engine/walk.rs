@@ -25,6 +25,8 @@ pub(crate) enum FaultCause {
     Link(LinkError),
     /// The peer is doing something else.
     Stamp { theirs: Stamp },
+    /// The peer is doing the same, but did something else before.
+    History,
     /// The peer sends more than the schedule says.
     Length { arrived: usize, wanted: usize },
 }

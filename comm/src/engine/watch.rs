@@ -61,6 +61,34 @@ impl Core {
         Ok(any)
     }
 
+    /// The call before `active` that a peer took for another, as far as the boards still show it or a frame of it has been
+    /// left lying.
+    pub(crate) fn earlier_difference(&mut self, peer: usize, active: &Active) -> Option<Error> {
+        let differing = self.endpoint.board()?.earlier(peer).find(|(mine, theirs)| mine != theirs);
+        if let Some(stamps) = differing {
+            return Some(fault::ended_differently(&self.witness, peer, stamps));
+        }
+        let channel = active.operation.channels.of(0, true);
+        for peer in self.others() {
+            while let Ok(Some((foreign, stamp))) = self.endpoint.set_aside(peer, channel) {
+                let sequence = Channels::collective_of(foreign).filter(|found| Some(*found) < active.collective());
+                if let Some(sequence) = sequence {
+                    return Some(fault::late_frame(&self.witness, peer, sequence, stamp));
+                }
+            }
+        }
+        None
+    }
+
+    /// Has a peer compare the last calls that ended here with its own: it tells everybody of a difference.
+    pub(crate) fn ask_about_earlier(&mut self, peer: usize) {
+        for ended in &self.witness.ended {
+            let stamp = ended.fingerprint.map(|fingerprint| fingerprint.pack().0);
+            let said = stamp.map(|stamp| Said { sequence: ended.call.sequence, stamp });
+            self.endpoint.notify(peer, &Notice::Query(said).encode());
+        }
+    }
+
     /// Listens for the reason why the link to a peer has failed: the peer may have told it, or that it leaves, on its
     /// control path, which is a connection of its own.
     pub(crate) fn hear_why(&mut self, peer: usize, within: Duration, mine: &[Active]) -> Result<()> {

@@ -3,6 +3,8 @@
 use paceline_transport::LinkKind;
 
 use crate::algorithm::Row;
+use crate::collective::Collective;
+use crate::engine::published_bytes;
 use crate::schedule::cost::Costs;
 
 /// The prices of a group of ranks.
@@ -13,6 +15,11 @@ pub(crate) struct Machine {
     cache_bytes: f64,
 }
 
+/// What a message through memory costs a rank, whatever its length.
+const MEMORY_MESSAGE_S: f64 = 40e-9;
+/// What looking at one more board costs.
+const BOARD_PEER_S: f64 = 20e-9;
+
 impl Machine {
     /// The prices of the slowest kind of link, where `crowding` ranks share each core.
     ///
@@ -21,7 +28,7 @@ impl Machine {
     pub(crate) fn of(slowest: LinkKind, crowding: u32) -> Machine {
         let turns = f64::from(crowding.max(1));
         let (latency_s, message_s, byte_s) = match slowest {
-            LinkKind::Inproc | LinkKind::Shm => (60e-9, 40e-9, 1.0 / 12e9),
+            LinkKind::Inproc | LinkKind::Shm => (60e-9, MEMORY_MESSAGE_S, 1.0 / 12e9),
             LinkKind::Tcp | LinkKind::Sim => (8e-6, 3e-6, 1.0 / 1.5e9),
         };
         let switch_s = if crowding > 1 { 1e-6 } else { 0.0 };
@@ -33,6 +40,16 @@ impl Machine {
             copy_byte_s: turns / 20e9,
         };
         Machine { costs, cache_bytes: (1 << 20) as f64 }
+    }
+
+    /// How long a call over the boards takes: a line's way to its reader, and every message read by whoever needs it.
+    pub(crate) fn board_s(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
+        let published = published_bytes(collective, size, bytes) as f64;
+        let (peers, split) =
+            ((size - 1) as f64, matches!(collective, Collective::AllToAll | Collective::ReduceScatter));
+        let taken = if split { published * peers / size as f64 } else { published * peers };
+        let turns = self.costs.message_s / MEMORY_MESSAGE_S;
+        self.costs.latency_s + (published + taken) * self.costs.copy_byte_s + peers * BOARD_PEER_S * turns
     }
 
     /// The prices for one row at one size: rows that keep whole messages of all ranks in scratch pay for memory when

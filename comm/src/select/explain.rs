@@ -16,6 +16,8 @@ pub struct Explanation {
     pub size: usize,
     /// The row that would run.
     pub chosen: &'static str,
+    /// Whether it would run without frames, over memory where each rank shows the others what it brings.
+    pub on_boards: bool,
     /// Why it: its price, or somebody's wish.
     pub reason: String,
     /// All rows that fit, cheapest first.
@@ -35,8 +37,9 @@ pub struct Offer {
 
 impl std::fmt::Display for Explanation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Explanation { collective, bytes, size, chosen, reason, offers } = self;
-        writeln!(f, "{collective} of {bytes} B over {size} ranks: {chosen}, {reason}")?;
+        let Explanation { collective, bytes, size, chosen, on_boards, reason, offers } = self;
+        let how = if *on_boards { " over the boards" } else { "" };
+        writeln!(f, "{collective} of {bytes} B over {size} ranks: {chosen}{how}, {reason}")?;
         for Offer { name, seconds, summary } in offers {
             let mark = if name == chosen { '>' } else { ' ' };
             writeln!(f, "{mark} {name:<20} {:>12.2} us  {summary}", seconds * 1e6)?;
@@ -48,10 +51,11 @@ impl std::fmt::Display for Explanation {
 impl Facts {
     /// What would be chosen for a call of blocks of one length, and why.
     pub(crate) fn explain(&self, collective: Collective, bytes: usize, options: &CallOptions) -> Result<Explanation> {
-        let chosen = self.choose(collective, bytes, false, options)?.row.name;
+        let row = self.choose(collective, bytes, false, options)?.row;
+        let (chosen, on_boards) = (row.name, self.on_boards(row, bytes));
         let offer = |row: &'static crate::algorithm::Row| Offer {
             name: row.name,
-            seconds: self.price(row, bytes),
+            seconds: self.price(row, bytes, false),
             summary: row.summary,
         };
         let mut offers: Vec<Offer> = self.fitting(collective, false).map(|choice| offer(choice.row)).collect();
@@ -65,6 +69,6 @@ impl Facts {
             }
             (None, None, None) => "the only row".to_owned(),
         };
-        Ok(Explanation { collective, bytes, size: self.size, chosen, reason, offers })
+        Ok(Explanation { collective, bytes, size: self.size, chosen, on_boards, reason, offers })
     }
 }

@@ -8,7 +8,7 @@ use paceline_transport::LinkKind;
 
 use crate::algorithm::{ROWS, Row};
 use crate::collective::Collective;
-use crate::engine::Slicing;
+use crate::engine::{Slicing, fits_on_boards};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::CallOptions;
 
@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     slowest: LinkKind,
     /// The most ranks per core on any host, rounded up.
     crowding: u32,
+    /// Whether all ranks show each other boards.
+    boards: bool,
     overrides: Overrides,
 }
 
@@ -40,12 +42,17 @@ const FACT_BYTES: usize = 13;
 
 impl Facts {
     pub(crate) fn in_process(size: usize) -> Facts {
+        Facts { boards: size > 1, ..Facts::simulated(size) }
+    }
+
+    /// Of a simulated network, whose links are priced as memory.
+    pub(crate) fn simulated(size: usize) -> Facts {
         Facts { slowest: LinkKind::Inproc, crowding: crowding(size), ..Facts::unknown(size, Overrides::default()) }
     }
 
     /// What a rank may assume before it has heard of the others.
     pub(crate) fn unknown(size: usize, overrides: Overrides) -> Facts {
-        Facts { size, slowest: LinkKind::Tcp, crowding: 1, overrides }
+        Facts { size, slowest: LinkKind::Tcp, crowding: 1, boards: false, overrides }
     }
 
     pub(crate) fn overrides(&self) -> &Overrides {
@@ -76,7 +83,8 @@ impl Facts {
         let slowest = kinds.into_iter().find(|kind| *kind as u8 == slowest).unwrap_or(LinkKind::Tcp);
         let crowding_of = |said: &[u8]| u32::from_le_bytes([said[1], said[2], said[3], said[4]]);
         let crowding = all.chunks_exact(FACT_BYTES).map(crowding_of).max().unwrap_or(1);
-        Ok(Facts { slowest, crowding, ..self.clone() })
+        let boards = matches!(slowest, LinkKind::Inproc | LinkKind::Shm) && self.size > 1;
+        Ok(Facts { slowest, crowding, boards, ..self.clone() })
     }
 
     pub(crate) fn slicing(&self) -> Slicing {
@@ -115,12 +123,21 @@ impl Facts {
     }
 
     fn cheapest(&self, collective: Collective, bytes: usize, uneven: bool) -> Choice {
-        let priced = self.fitting(collective, uneven).map(|choice| (self.price(choice.row, bytes), choice));
+        let priced = self.fitting(collective, uneven).map(|choice| (self.price(choice.row, bytes, uneven), choice));
         priced.min_by(|a, b| a.0.total_cmp(&b.0)).expect("each collective has rows for every number of ranks").1
     }
 
+    /// Whether a call with blocks of one length goes over the boards when this row is chosen: the row says that everyone
+    /// reads from everyone, memory joins all ranks, and the messages are small enough.
+    pub(crate) fn on_boards(&self, row: &Row, bytes: usize) -> bool {
+        self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes)
+    }
+
     /// How long a row should take, in seconds.
-    fn price(&self, row: &Row, bytes: usize) -> f64 {
+    fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
+        if !uneven && self.on_boards(row, bytes) {
+            return Machine::of(self.slowest, self.crowding).board_s(row.collective, self.size, bytes);
+        }
         let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);
         let n_slices = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
         let costs = Machine::of(self.slowest, self.crowding).costs_of(row, size, bytes);

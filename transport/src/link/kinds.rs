@@ -127,6 +127,15 @@ impl Link {
         }))
     }
 
+    /// The ring, where there is one.
+    #[inline]
+    pub(crate) fn ring(&mut self) -> Option<&mut RingLink> {
+        match &mut self.kind {
+            Kind::Inproc(ring) | Kind::Shm(ring) => Some(ring),
+            Kind::Tcp(_) | Kind::Sim(_) => None,
+        }
+    }
+
     /// Whether the peer may have to be woken; then a full fence and `ring_if_asleep` follow.
     #[inline]
     pub(crate) fn take_touched(&mut self) -> bool {

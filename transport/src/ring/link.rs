@@ -51,6 +51,17 @@ impl RingLink {
         self.touched |= self.arriving.advance(bytes);
     }
 
+    /// The segment of the peer.
+    pub(crate) fn neighbour(&self) -> &SharedSegment {
+        &self.theirs
+    }
+
+    /// Notes that the peer has something to see beside the rings.
+    #[inline]
+    pub(crate) fn touch(&mut self) {
+        self.touched = true;
+    }
+
     /// Whether the peer may have to be woken: then `ring_if_asleep` follows a full fence.
     #[inline]
     pub(crate) fn take_touched(&mut self) -> bool {

@@ -1,0 +1,206 @@
+//! A board's lines: bytes that carry their own sequence number.
+
+use crate::link::Stamp;
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a message in a slot's first line, beside the heading.
+pub(super) const FIRST_BYTES: usize = 32;
+/// Bytes of a message in each further line.
+pub(super) const LINE_BYTES: usize = 56;
+const HEADING_BYTES: usize = LINE_BYTES - FIRST_BYTES;
+
+/// What goes before a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heading {
+    /// What the turn is, as its writer believes.
+    pub stamp: Stamp,
+    /// A digest of all that the writer did before.
+    pub history: u64,
+}
+
+/// One line, written by the board's owner alone.
+#[repr(C, align(64))]
+pub(crate) struct BoardLine {
+    /// The turn's number plus one, stored last.
+    sequence: AtomicU64,
+    bytes: UnsafeCell<[u8; LINE_BYTES]>,
+}
+
+/// Where a board lies. The pointer stays valid as long as whoever made the value keeps the memory mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct BoardMemory {
+    /// `slots` times `lines` lines.
+    pub(crate) start: *const BoardLine,
+    /// How many turns are kept; a power of two.
+    pub(crate) slots: u64,
+    /// Lines of a slot.
+    pub(crate) lines: usize,
+}
+
+impl BoardLine {
+    #[cfg(all(test, loom))]
+    pub(super) fn new() -> BoardLine {
+        BoardLine { sequence: AtomicU64::new(0), bytes: UnsafeCell::new([0; LINE_BYTES]) }
+    }
+
+    /// Whether the line holds bytes of a turn or of a later one (README, "publish before read").
+    #[inline(always)]
+    fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
+    /// Writes `bytes` behind the first `skip` of the line.
+    ///
+    /// # Safety
+    ///
+    /// Nobody reads the line as it is (README, "read before reuse"), and only one thread writes the board.
+    #[inline(always)]
+    unsafe fn fill(&self, skip: usize, bytes: &[u8]) {
+        debug_assert!(skip + bytes.len() <= LINE_BYTES);
+        // SAFETY: within the line, and nobody else touches it (the caller).
+        self.bytes.with_mut(|line| unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), line.cast::<u8>().add(skip), bytes.len());
+        });
+    }
+
+    /// Stores the number that makes the line readable.
+    #[inline(always)]
+    fn show(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Release);
+    }
+
+    /// Copies bytes from behind the first `skip`.
+    ///
+    /// # Safety
+    ///
+    /// `sequence` has shown the line to be filled, and this rank has not finished the turn.
+    #[inline(always)]
+    unsafe fn copy(&self, skip: usize, target: &mut [u8]) {
+        debug_assert!(skip + target.len() <= LINE_BYTES);
+        // SAFETY: within the line, and its writer doesn't touch it until the turn is finished (the caller).
+        self.bytes.with(|line| unsafe {
+            std::ptr::copy_nonoverlapping(line.cast::<u8>().add(skip), target.as_mut_ptr(), target.len());
+        });
+    }
+}
+
+impl BoardMemory {
+    /// The longest message.
+    pub(crate) const fn bytes_in(lines: usize) -> usize {
+        FIRST_BYTES + (lines - 1) * LINE_BYTES
+    }
+
+    #[inline(always)]
+    fn line(&self, turn: u64, number: usize) -> &BoardLine {
+        assert!(number < self.lines);
+        let place = (turn & (self.slots - 1)) as usize * self.lines + number;
+        // SAFETY: below `slots * lines`, and mapped (the struct's text).
+        unsafe { &*self.start.add(place) }
+    }
+
+    /// The highest turn plus one that the slot of `turn` has held; 0 if none.
+    #[inline(always)]
+    pub(super) fn published(&self, turn: u64) -> u64 {
+        self.line(turn, 0).sequence()
+    }
+
+    /// Publishes a turn.
+    ///
+    /// # Safety
+    ///
+    /// Only one thread writes the board, and nobody reads the slot any more (README, "read before reuse").
+    #[inline]
+    pub(super) unsafe fn publish(&self, turn: u64, heading: Heading, message: &[u8]) {
+        assert!(message.len() <= BoardMemory::bytes_in(self.lines), "{} bytes on a board", message.len());
+        let (first, rest) = message.split_at(message.len().min(FIRST_BYTES));
+        let line = self.line(turn, 0);
+        let [high, low] = heading.stamp.0;
+        // SAFETY: the caller's promise, here and below.
+        unsafe {
+            line.fill(0, &high.to_le_bytes());
+            line.fill(8, &low.to_le_bytes());
+            line.fill(16, &heading.history.to_le_bytes());
+            line.fill(HEADING_BYTES, first);
+        }
+        line.show(turn + 1);
+        let mut number = 1;
+        let mut whole = rest.chunks_exact(LINE_BYTES);
+        for part in &mut whole {
+            let line = self.line(turn, number);
+            // SAFETY: as above. The length is a constant, so that the copy is a few moves.
+            unsafe { line.fill(0, &part[..LINE_BYTES]) };
+            line.show(turn + 1);
+            number += 1;
+        }
+        if !whole.remainder().is_empty() {
+            let line = self.line(turn, number);
+            // SAFETY: as above.
+            unsafe { line.fill(0, whole.remainder()) };
+            line.show(turn + 1);
+        }
+    }
+
+    /// The heading of a turn, if it has been published. It may be torn unless this rank has not finished the turn.
+    #[inline]
+    pub(super) fn heading(&self, turn: u64) -> Option<Heading> {
+        let line = self.line(turn, 0);
+        if line.sequence() != turn + 1 {
+            return None;
+        }
+        let (mut high, mut low, mut history) = ([0; 8], [0; 8], [0; 8]);
+        // SAFETY: the sequence has just been looked at, and the turn isn't finished, or the caller bears with torn bytes.
+        unsafe {
+            line.copy(0, &mut high);
+            line.copy(8, &mut low);
+            line.copy(16, &mut history);
+        }
+        let [high, low, history] = [high, low, history].map(u64::from_le_bytes);
+        Some(Heading { stamp: Stamp([high, low]), history })
+    }
+
+    /// Copies bytes of a turn's message from `from` on, as far as they are there; how many.
+    #[inline]
+    pub(super) fn read(&self, turn: u64, from: usize, target: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < target.len() {
+            let at = from + done;
+            let (number, skip, end) = match at.checked_sub(FIRST_BYTES) {
+                None => (0, HEADING_BYTES + at, LINE_BYTES),
+                Some(behind) => (1 + behind / LINE_BYTES, behind % LINE_BYTES, LINE_BYTES),
+            };
+            if skip == 0 && number > 0 {
+                let whole = self.read_lines(turn, number, &mut target[done..]);
+                done += whole;
+                if whole > 0 {
+                    continue;
+                }
+            }
+            let line = self.line(turn, number);
+            if line.sequence() != turn + 1 {
+                break;
+            }
+            let bytes = (end - skip).min(target.len() - done);
+            // SAFETY: the sequence has just been looked at, and the turn isn't finished (the caller's board).
+            unsafe { line.copy(skip, &mut target[done..done + bytes]) };
+            done += bytes;
+        }
+        done
+    }
+
+    /// Copies whole lines from line `number` on, as far as they are there; how many bytes.
+    #[inline]
+    fn read_lines(&self, turn: u64, number: usize, target: &mut [u8]) -> usize {
+        let mut done = 0;
+        for (place, part) in target.chunks_exact_mut(LINE_BYTES).enumerate() {
+            let line = self.line(turn, number + place);
+            if line.sequence() != turn + 1 {
+                break;
+            }
+            // SAFETY: as in `read`. The length is a constant, so that the copy is a few moves.
+            unsafe { line.copy(0, &mut part[..LINE_BYTES]) };
+            done += LINE_BYTES;
+        }
+        done
+    }
+}

@@ -1,0 +1,92 @@
+//! Loom models: two ranks that exchange messages of two lines, and one that only writes, in every interleaving with few
+//! preemptions.
+
+use super::line::{FIRST_BYTES, LINE_BYTES};
+use super::{Board, BoardLine, BoardMemory, Heading};
+use crate::link::Stamp;
+use loom::sync::Arc;
+
+const SLOTS: usize = 2;
+const LINES: usize = 2;
+
+struct Lines(Vec<BoardLine>);
+
+// SAFETY: the board orders all accesses; that is what the model checks.
+unsafe impl Send for Lines {}
+// SAFETY: as above.
+unsafe impl Sync for Lines {}
+
+fn lines() -> Arc<Lines> {
+    Arc::new(Lines((0..SLOTS * LINES).map(|_| BoardLine::new()).collect()))
+}
+
+fn memory(lines: &Lines) -> BoardMemory {
+    BoardMemory { start: lines.0.as_ptr(), slots: SLOTS as u64, lines: LINES }
+}
+
+fn board(mine: &Lines, theirs: &Lines, me: usize) -> Board {
+    let theirs = Some(memory(theirs));
+    Board::over(memory(mine), if me == 0 { [None, theirs].into() } else { [theirs, None].into() }, Vec::new())
+}
+
+fn heading(turn: u8) -> Heading {
+    Heading { stamp: Stamp([u64::from(turn); 2]), history: u64::from(turn) }
+}
+
+fn exchange(board: &mut Board, me: usize, turn: u8, writes: bool, reads: bool) {
+    const BYTES: usize = FIRST_BYTES + LINE_BYTES;
+    let peer = 1 - me;
+    while board.crowded_by().is_some() {
+        loom::thread::yield_now();
+    }
+    let message = [turn * 2 + me as u8; BYTES];
+    board.publish(heading(turn), if writes { &message } else { &[] });
+    if reads {
+        let mut got = [0; BYTES];
+        while board.heading(peer).is_none() || !board.take(peer, 0, &mut got) {
+            loom::thread::yield_now();
+        }
+        assert_eq!(got, [turn * 2 + peer as u8; BYTES]);
+        assert_eq!(board.heading(peer), Some(heading(turn)));
+    }
+    board.finish();
+}
+
+/// Explores with at most this many preemptions: without a bound, three turns take hours.
+const PREEMPTIONS: usize = 2;
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    explore(|| {
+        let both = [lines(), lines()];
+        let theirs = both.clone();
+        let other = loom::thread::spawn(move || {
+            let mut board = board(&theirs[1], &theirs[0], 1);
+            (0..3).for_each(|turn| exchange(&mut board, 1, turn, true, true));
+        });
+        let mut board = board(&both[0], &both[1], 0);
+        (0..3).for_each(|turn| exchange(&mut board, 0, turn, true, true));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_waits_for_its_reader() {
+    explore(|| {
+        let both = [lines(), lines()];
+        let theirs = both.clone();
+        let reader = loom::thread::spawn(move || {
+            let mut board = board(&theirs[1], &theirs[0], 1);
+            (0..3).for_each(|turn| exchange(&mut board, 1, turn, false, true));
+        });
+        let mut board = board(&both[0], &both[1], 0);
+        (0..3).for_each(|turn| exchange(&mut board, 0, turn, true, false));
+        reader.join().unwrap();
+    });
+}

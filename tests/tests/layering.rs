@@ -241,6 +241,7 @@ fn unsafe_code_is_in_few_files() {
         &[
             "comm/src/communicator/buffer.rs",
             "comm/src/communicator/prepare.rs",
+            "comm/src/communicator/quick.rs",
             "comm/src/engine/exchange.rs",
             "comm/src/engine/memory.rs",
             "comm/src/engine/operation.rs",

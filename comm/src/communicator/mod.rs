@@ -4,6 +4,7 @@ mod buffer;
 mod calls;
 mod group;
 mod prepare;
+mod quick;
 mod setup;
 mod split;
 mod work;
@@ -26,6 +27,7 @@ pub use group::Group;
 pub use work::Work;
 
 use prepare::Plans;
+use quick::{Outline, Readies};
 
 /// One rank's membership of a group of ranks.
 ///
@@ -72,6 +74,7 @@ struct Inner {
     /// Registered memory allocated so far.
     memories: AtomicU64,
     plans: Plans,
+    readies: Readies,
     /// Collectives called so far.
     sequence: AtomicU64,
     /// Of these, those over the boards.
@@ -134,6 +137,7 @@ impl Communicator {
             members,
             memories: AtomicU64::new(0),
             plans: Plans::default(),
+            readies: Readies::default(),
             sequence: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             history: AtomicU64::new(0),
@@ -231,8 +235,13 @@ impl Communicator {
     /// # Errors
     ///
     /// As for each collective; see [`crate::ErrorKind`].
-    pub fn run(&self, request: Request<'_>) -> Result<()> {
+    pub fn run(&self, mut request: Request<'_>) -> Result<()> {
+        if let Some(ended) = self.run_quick(&mut request) {
+            return ended;
+        }
+        let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
         let prepared = self.prepare(request)?;
+        self.keep_ready(outline, buffers, &prepared);
         self.inner.engine.run([self.activate(prepared, None)])
     }
 

@@ -144,6 +144,25 @@ impl Communicator {
 }
 
 impl Prepared {
+    /// Whether calls like this one may run over the boards with their buffers as they are.
+    pub(super) fn is_quick(&self) -> bool {
+        let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));
+        self.plan.posting.is_some() && self.own_input.is_none() && !scales
+    }
+
+    pub(super) fn plan(&self) -> &SharedPlan {
+        &self.plan
+    }
+
+    pub(super) fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// The input and the output, by address and length.
+    pub(super) fn places(&self) -> ((*const u8, usize), (*mut u8, usize)) {
+        (self.sound.input, self.sound.output)
+    }
+
     /// Scales the input, or copies it out of the way, where the row or the operator needs it.
     ///
     /// The plan's own kernel may be that of an earlier call with another factor; `kernel` is this call's.

@@ -34,7 +34,7 @@ pub(crate) struct Core {
     /// Why nothing works any more.
     pub(crate) dead: Option<Error>,
     pub(crate) clock: Clock,
-    policy: WaitPolicy,
+    pub(crate) policy: WaitPolicy,
     pub(crate) kin: Kin,
     /// Each rank's number in the world.
     pub(crate) members: Arc<[usize]>,
@@ -70,9 +70,15 @@ impl Core {
 
     /// As [`Core::drive`], but a panic becomes an error that ends the communicator.
     pub(crate) fn drive_safely(&mut self, attention: &Attention, mine: &mut [Active]) -> Result<()> {
+        self.safely(|core| core.drive(attention, mine))
+    }
+
+    /// Turns a panic into an error that ends the communicator.
+    #[inline]
+    pub(crate) fn safely(&mut self, work: impl FnOnce(&mut Core) -> Result<()>) -> Result<()> {
         // What a panic leaves half done is not looked at again: the communicator is dead, and the calls are ended.
-        let driven = std::panic::catch_unwind(AssertUnwindSafe(|| self.drive(attention, mine)));
-        driven.unwrap_or_else(|panic| {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(self)));
+        done.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             let cause = format!("the engine panicked: {}", text.unwrap_or("without a text"));
             let error = Error::new(ErrorKind::Internal, cause).hint("this is a bug in paceline; please report it");
@@ -81,7 +87,7 @@ impl Core {
     }
 
     /// Runs `mine` to their end, and whatever else is under way along with them. Without `mine`, runs until nothing is.
-    fn drive(&mut self, attention: &Attention, mine: &mut [Active]) -> Result<()> {
+    pub(crate) fn drive(&mut self, attention: &Attention, mine: &mut [Active]) -> Result<()> {
         if let Some(first) = &self.dead {
             return Err(first.repeated());
         }
@@ -167,7 +173,7 @@ impl Core {
         Ok(moved)
     }
 
-    fn fault(&mut self, found: &Fault, active: &Active) -> Error {
+    pub(crate) fn fault(&mut self, found: &Fault, active: &Active) -> Error {
         if matches!(found.cause, FaultCause::Link(_))
             && let Err(known) = self.hear_why(found.peer, REASON_WITHIN, std::slice::from_ref(active))
         {

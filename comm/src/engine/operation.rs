@@ -65,6 +65,19 @@ impl Operation {
         operation
     }
 
+    /// A call over the boards that has begun.
+    pub(super) fn begun(
+        plan: SharedPlan,
+        memory: Memory,
+        channels: Channels,
+        naming: Naming,
+        stamps: Stamps,
+        exchange: Exchange,
+    ) -> Box<Operation> {
+        let (lanes, unfinished, exchange) = (SmallVec::new(), 1, Some(exchange));
+        Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, exchange })
+    }
+
     /// Whether all of it is done.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {

@@ -13,6 +13,7 @@ use super::completion::Completion;
 use super::core::Core;
 use super::handover::Signal;
 use super::kin::{Doing, Relative};
+use super::quick::Quick;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long the reason for what went wrong beside the engine is waited for.
@@ -85,6 +86,19 @@ impl Engine {
             }
             Err(TryLockError::Poisoned(_)) => Err(poisoned()),
         }
+    }
+
+    /// Runs a call over the boards in this thread, if nothing else is under way; otherwise nothing has happened.
+    #[inline]
+    pub(crate) fn run_quick(&self, call: impl FnOnce() -> Quick) -> Option<Result<()>> {
+        if self.driver == Driver::Steps || self.generation != forks::generation() {
+            return None;
+        }
+        let mut core = self.inner.core.try_lock().ok()?;
+        if !core.is_idle() || self.inner.attention.is_raised() {
+            return None;
+        }
+        Some(core.safely(|core| core.run_quick(&self.inner.attention, call())))
     }
 
     /// Hands a call to the engine and returns at once.

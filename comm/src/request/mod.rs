@@ -49,6 +49,16 @@ pub enum Buffers<'a> {
     InPlace(&'a mut [u8]),
 }
 
+impl Buffers<'_> {
+    /// Where input and output begin, as numbers.
+    pub(crate) fn addresses(&self) -> (usize, usize) {
+        match self {
+            Buffers::Separate { input, output } => (input.as_ptr().addr(), output.as_ptr().addr()),
+            Buffers::InPlace(buffer) => (buffer.as_ptr().addr(), buffer.as_ptr().addr()),
+        }
+    }
+}
+
 /// Lengths and places of uneven blocks, in elements, one per rank.
 ///
 /// `all_gather` and `gather` read `recv_*`, the same on every rank; `scatter` and `reduce_scatter` read `send_*`, the

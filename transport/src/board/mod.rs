@@ -12,7 +12,7 @@ use crate::link::Stamp;
 use crate::segment::SharedSegment;
 
 /// How many turns a board keeps.
-pub(crate) const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 16;
 /// Lines of a slot.
 pub(crate) const LINES: usize = 160;
 

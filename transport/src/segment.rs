@@ -48,7 +48,12 @@ impl Geometry {
     }
 
     fn total_bytes(&self) -> usize {
-        self.board_offset() + board::SLOTS * board::LINES * size_of::<BoardLine>()
+        self.halls_offset() + board::HALLS * board::hall_bytes(self.neighbours as usize)
+    }
+
+    fn halls_offset(&self) -> usize {
+        let lines = board::SLOTS * board::LINES * size_of::<BoardLine>();
+        (self.board_offset() + lines).next_multiple_of(4096)
     }
 
     fn board_offset(&self) -> usize {
@@ -156,9 +161,20 @@ impl Segment {
 
     /// The owner's board.
     pub(crate) fn board(&self) -> BoardMemory {
-        // SAFETY: the board lies behind the rings, within the segment (`total_bytes`).
-        let start = unsafe { self.region.start().add(self.geometry.board_offset()) };
-        BoardMemory { start: start.cast(), slots: board::SLOTS as u64, lines: board::LINES }
+        let g = &self.geometry;
+        // SAFETY: the lines and the halls lie behind the rings, within the segment (`total_bytes`).
+        let (start, hall) = unsafe {
+            let start = self.region.start();
+            (start.add(g.board_offset()), start.add(g.halls_offset()))
+        };
+        BoardMemory {
+            start: start.cast(),
+            slots: board::SLOTS as u64,
+            lines: board::LINES,
+            hall,
+            halls: board::HALLS as u64,
+            hall_bytes: board::hall_bytes(g.neighbours as usize),
+        }
     }
 }
 

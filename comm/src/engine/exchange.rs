@@ -20,6 +20,9 @@ use crate::schedule::Buffer;
 /// Ranks up to which an exchange takes no memory of its own.
 const RANKS_INLINE: usize = 8;
 
+/// Every element's size divides this.
+const LARGEST_ELEMENT: usize = 16;
+
 /// What one rank does in an exchange. Ranges are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Posting {
@@ -27,6 +30,8 @@ pub(crate) struct Posting {
     publishes: Range<usize>,
     /// Whom it takes from.
     sources: Range<usize>,
+    /// The length of each one's message.
+    message: usize,
     /// What it takes of each one's message.
     takes: Range<usize>,
     /// The same of its own input, if that is part of its result.
@@ -47,7 +52,7 @@ pub(crate) fn published_bytes(collective: Collective, size: usize, bytes: usize)
 
 /// Whether a call of `bytes` fits on the boards.
 pub(crate) fn fits(collective: Collective, size: usize, bytes: usize) -> bool {
-    published_bytes(collective, size, bytes) <= Board::BYTES
+    published_bytes(collective, size, bytes) <= Board::longest(size)
 }
 
 impl Posting {
@@ -73,7 +78,8 @@ impl Posting {
         };
         let stride = if matches!(collective, AllGather | Gather | AllToAll) { bytes } else { 0 };
         let folds = collective.reduces() && own.is_some();
-        Posting { publishes, sources, takes, own, folds, stride }
+        let message = if matches!(collective, Scatter | ReduceScatter | AllToAll) { size * bytes } else { takes.len() };
+        Posting { publishes, sources, message, takes, own, folds, stride }
     }
 }
 
@@ -91,6 +97,8 @@ pub(crate) struct Turn {
 pub(super) struct Exchange {
     turn: Turn,
     published: bool,
+    /// Bytes of the result that are folded.
+    folded: usize,
     pub(super) done: bool,
     /// The ranks that it waits for.
     awaits: SmallVec<[u32; RANKS_INLINE]>,
@@ -98,7 +106,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(turn: Turn) -> Exchange {
-        Exchange { turn, published: false, done: false, awaits: SmallVec::new() }
+        Exchange { turn, published: false, folded: 0, done: false, awaits: SmallVec::new() }
     }
 
     /// The ranks that it waits for.
@@ -124,7 +132,7 @@ impl Exchange {
         }
         let mut moved = false;
         if !self.published {
-            if let Some(rank) = board.crowded_by() {
+            if let Some(rank) = board.crowded_by(posting.publishes.len()) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
                 return Ok(false);
             }
@@ -135,6 +143,7 @@ impl Exchange {
         }
         let board = endpoint.board().expect("as above");
         self.awaits.clear();
+        let mut there = posting.takes.len();
         for rank in posting.sources.clone().filter(|rank| *rank != me) {
             let fault = |cause| Fault { peer: rank, round: 0, step: rank, cause };
             match board.heading(rank) {
@@ -143,59 +152,88 @@ impl Exchange {
                     return Err(fault(FaultCause::Stamp { theirs: theirs.stamp }));
                 }
                 Some(theirs) if theirs.history != self.turn.history => return Err(fault(FaultCause::History)),
-                Some(_) if !take(board, rank, posting, memory) => self.awaits.push(rank as u32),
-                Some(_) => {}
+                Some(_) => {
+                    let bytes = take(board, rank, posting, memory);
+                    if bytes < posting.takes.len() {
+                        self.awaits.push(rank as u32);
+                    }
+                    there = there.min(bytes);
+                    continue;
+                }
             }
+            there = 0;
+        }
+        if posting.folds && there > self.folded {
+            fold(board, me, plan, posting, memory, self.folded..there);
+            (self.folded, moved) = (there, true);
         }
         if !self.awaits.is_empty() {
             return Ok(moved);
         }
-        conclude(board, me, plan, posting, memory);
+        if !posting.folds {
+            keep_own(me, posting, memory);
+        }
         board.finish();
         self.done = true;
         Ok(true)
     }
 }
 
-/// Takes what there is of a rank's message; whether that is all of it.
+/// Takes what there is of a rank's message; how many bytes that is.
 #[inline]
-fn take(board: &mut Board, rank: usize, posting: &Posting, memory: &Memory) -> bool {
+fn take(board: &mut Board, rank: usize, posting: &Posting, memory: &Memory) -> usize {
     let bytes = posting.takes.len();
     if posting.folds {
-        return board.take_aside(rank, posting.takes.start, bytes);
+        let there = board.has(rank, posting.message, &posting.takes);
+        // Whole elements, whatever their size.
+        return if there == bytes { there } else { there & !(LARGEST_ELEMENT - 1) };
     }
     let place = rank * posting.stride;
     // SAFETY: nobody else touches the output, what of it is input has been published, and `write` panics beyond it.
     let target = unsafe { memory.write(Buffer::Output, place..place + bytes) };
-    board.take(rank, posting.takes.start, target)
+    if board.take(rank, posting.message, &posting.takes, target) { bytes } else { 0 }
 }
 
-/// Adds this rank's own part to what has come, and folds.
+/// Puts this rank's own part where it belongs in the output.
 #[inline]
-fn conclude(board: &Board, me: usize, plan: &SharedPlan, posting: &Posting, memory: &Memory) {
-    let Some(own) = posting.own.clone() else { return };
-    let bytes = own.len();
-    let source = memory.address(Buffer::Input, &own).cast_const();
-    if !posting.folds {
-        let place = me * posting.stride;
-        let target = memory.address(Buffer::Output, &(place..place + bytes));
-        if !std::ptr::eq(source, target) {
-            // SAFETY: `address` has checked both ranges, which are the same (skipped) or, in two buffers, disjoint; in
-            // place, all_to_all's blocks are the same.
-            unsafe { std::ptr::copy_nonoverlapping(source, target, bytes) };
-        }
-        return;
+fn keep_own(me: usize, posting: &Posting, memory: &Memory) {
+    let Some(own) = &posting.own else { return };
+    let place = me * posting.stride;
+    let source = memory.address(Buffer::Input, own).cast_const();
+    let target = memory.address(Buffer::Output, &(place..place + own.len()));
+    if !std::ptr::eq(source, target) {
+        // SAFETY: `address` has checked both ranges, which are the same (skipped) or, in two buffers, disjoint; in place,
+        // all_to_all's blocks are the same.
+        unsafe { std::ptr::copy_nonoverlapping(source, target, own.len()) };
     }
-    let elements = bytes / plan.element_bytes;
-    let target = memory.address(Buffer::Output, &(0..bytes));
-    let of = |rank: usize| if rank == me { source } else { board.taken(rank).as_ptr() };
-    let sources: SmallVec<[*const u8; RANKS_INLINE]> = posting.sources.clone().map(of).collect();
-    // SAFETY: `own` and `target` were checked by `address` and are the same or disjoint; all others were taken as long as
-    // `takes`, which is as long as `own`; nothing else touches any of them now.
-    unsafe { plan.kernel.fold(target, &sources, elements) };
-    if plan.kernel.op() == ReduceOp::Avg {
-        // SAFETY: as above.
-        unsafe { plan.kernel.finish(plan.program.size, target, elements) };
+}
+
+/// Folds some bytes of the result: they have come from all ranks.
+#[inline]
+fn fold(board: &Board, me: usize, plan: &SharedPlan, posting: &Posting, memory: &Memory, bytes: Range<usize>) {
+    let own = posting.own.as_ref().expect("who folds has a part of its own").start;
+    let (from, len) = (bytes.start, bytes.len());
+    let source = memory.address(Buffer::Input, &(own + from..own + bytes.end)).cast_const();
+    let target = memory.address(Buffer::Output, &bytes);
+    let of = |rank: usize| match rank == me {
+        true => source,
+        false => board.part(rank, posting.message, &posting.takes, from, len).as_ptr(),
+    };
+    let elements = len / plan.element_bytes;
+    // SAFETY: `address` has checked source and target, which are the same or disjoint; `part` has checked that the others
+    // are that long; nothing else touches any of them now.
+    unsafe {
+        match (posting.sources.len(), me) {
+            (2, 0) => plan.kernel.combine(target, source, of(1), elements),
+            (2, _) => plan.kernel.combine(target, of(0), source, elements),
+            _ => {
+                let sources: SmallVec<[*const u8; RANKS_INLINE]> = posting.sources.clone().map(of).collect();
+                plan.kernel.fold(target, &sources, elements);
+            }
+        }
+        if plan.kernel.op() == ReduceOp::Avg {
+            plan.kernel.finish(plan.program.size, target, elements);
+        }
     }
 }
 
@@ -219,7 +257,8 @@ mod tests {
 
     #[test]
     fn what_fits_is_what_one_rank_publishes() {
-        assert!(fits(Collective::AllGather, 4, 4 * Board::BYTES) && !fits(Collective::AllReduce, 4, 4 * Board::BYTES));
+        let longest = Board::longest(4);
+        assert!(fits(Collective::AllGather, 4, 4 * longest) && !fits(Collective::AllReduce, 4, 4 * longest));
         assert!(fits(Collective::Barrier, 1000, 0));
     }
 }

@@ -37,7 +37,7 @@ impl Core {
         let Quick { plan, memory, stamps, turn, sequence, timeout } = quick;
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
-        for _ in 0..=self.policy.spins {
+        for look in 0..=self.policy.spins + self.policy.yields {
             found = exchange.progress(&plan, &memory, &stamps, &mut self.endpoint);
             if !matches!(found, Ok(false)) {
                 self.endpoint.ring_peers();
@@ -45,7 +45,13 @@ impl Core {
             if exchange.done || found.is_err() {
                 break;
             }
-            std::hint::spin_loop();
+            if look < self.policy.spins {
+                std::hint::spin_loop();
+            } else if attention.is_raised() {
+                break;
+            } else {
+                std::thread::yield_now();
+            }
         }
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };

@@ -26,7 +26,7 @@ impl WaitPolicy {
     /// For `ranks` on a host where this process may use `cores`; `sockets` when a look costs a system call.
     pub(crate) fn for_host(ranks: usize, cores: usize, sockets: bool) -> WaitPolicy {
         match (ranks > cores, sockets) {
-            (true, _) => WaitPolicy { spins: 20, yields: 200 },
+            (true, _) => WaitPolicy { spins: 5, yields: 200 },
             (false, false) => WaitPolicy { spins: 2_000, yields: 200 },
             (false, true) => WaitPolicy { spins: 100, yields: 20 },
         }

@@ -1,4 +1,6 @@
-//! A board's lines: bytes that carry their own sequence number.
+//! A board's memory: lines that carry their own sequence number, and room for longer messages.
+
+use std::ops::Range;
 
 use crate::link::Stamp;
 use crate::sync::UnsafeCell;
@@ -19,6 +21,12 @@ pub struct Heading {
     pub history: u64,
 }
 
+/// The longest message in a slot's lines.
+#[inline(always)]
+pub(super) const fn short_bytes(lines: usize) -> usize {
+    FIRST_BYTES + (lines - 1) * LINE_BYTES
+}
+
 /// One line, written by the board's owner alone.
 #[repr(C, align(64))]
 pub(crate) struct BoardLine {
@@ -27,7 +35,7 @@ pub(crate) struct BoardLine {
     bytes: UnsafeCell<[u8; LINE_BYTES]>,
 }
 
-/// Where a board lies. The pointer stays valid as long as whoever made the value keeps the memory mapped.
+/// Where a board lies. The pointers stay valid as long as whoever made the value keeps the memory mapped.
 #[derive(Clone, Copy)]
 pub(crate) struct BoardMemory {
     /// `slots` times `lines` lines.
@@ -36,7 +44,16 @@ pub(crate) struct BoardMemory {
     pub(crate) slots: u64,
     /// Lines of a slot.
     pub(crate) lines: usize,
+    /// `halls` times `hall_bytes`, for messages that are too long for a slot's lines.
+    pub(crate) hall: *mut u8,
+    /// How many turns with long messages are kept; a power of two, and at most `slots`.
+    pub(crate) halls: u64,
+    /// The longest message.
+    pub(crate) hall_bytes: usize,
 }
+
+/// Bytes of a long message that become readable together.
+pub(super) const PIECE_BYTES: usize = 16 << 10;
 
 impl BoardLine {
     #[cfg(all(test, loom))]
@@ -86,9 +103,22 @@ impl BoardLine {
 }
 
 impl BoardMemory {
-    /// The longest message.
-    pub(crate) const fn bytes_in(lines: usize) -> usize {
-        FIRST_BYTES + (lines - 1) * LINE_BYTES
+    /// Whether a message lies in the slot's lines; otherwise it lies in a hall, and the lines say how far it is there.
+    #[inline(always)]
+    pub(super) fn is_short(&self, bytes: usize) -> bool {
+        bytes <= short_bytes(self.lines)
+    }
+
+    /// How many turns must have been finished before a message of this length may be published.
+    #[inline(always)]
+    pub(super) fn kept(&self, bytes: usize) -> u64 {
+        if self.is_short(bytes) { self.slots } else { self.halls }
+    }
+
+    #[inline(always)]
+    fn hall(&self, turn: u64) -> *mut u8 {
+        // SAFETY: below `halls * hall_bytes`, and mapped (the struct's text).
+        unsafe { self.hall.add((turn & (self.halls - 1)) as usize * self.hall_bytes) }
     }
 
     #[inline(always)]
@@ -112,8 +142,8 @@ impl BoardMemory {
     /// Only one thread writes the board, and nobody reads the slot any more (README, "read before reuse").
     #[inline]
     pub(super) unsafe fn publish(&self, turn: u64, heading: Heading, message: &[u8]) {
-        assert!(message.len() <= BoardMemory::bytes_in(self.lines), "{} bytes on a board", message.len());
-        let (first, rest) = message.split_at(message.len().min(FIRST_BYTES));
+        let is_short = self.is_short(message.len());
+        let (first, rest) = message.split_at(if is_short { message.len().min(FIRST_BYTES) } else { 0 });
         let line = self.line(turn, 0);
         let [high, low] = heading.stamp.0;
         // SAFETY: the caller's promise, here and below.
@@ -124,6 +154,10 @@ impl BoardMemory {
             line.fill(HEADING_BYTES, first);
         }
         line.show(turn + 1);
+        if !is_short {
+            // SAFETY: as above.
+            return unsafe { self.publish_long(turn, message) };
+        }
         let mut number = 1;
         let mut whole = rest.chunks_exact(LINE_BYTES);
         for part in &mut whole {
@@ -139,6 +173,48 @@ impl BoardMemory {
             unsafe { line.fill(0, whole.remainder()) };
             line.show(turn + 1);
         }
+    }
+
+    /// Puts a long message into a hall, piece by piece.
+    ///
+    /// # Safety
+    ///
+    /// As for [`BoardMemory::publish`], of the hall.
+    unsafe fn publish_long(&self, turn: u64, message: &[u8]) {
+        assert!(message.len() <= self.hall_bytes, "{} bytes on a board", message.len());
+        for (number, piece) in message.chunks(PIECE_BYTES).enumerate() {
+            // SAFETY: within the hall, which nobody reads any more (the caller).
+            unsafe {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), self.hall(turn).add(number * PIECE_BYTES), piece.len());
+            }
+            self.line(turn, 1 + number).show(turn + 1);
+        }
+    }
+
+    /// How many bytes of a long message's `range` are there, if the first `known` are.
+    #[inline]
+    pub(super) fn arrived(&self, turn: u64, range: &Range<usize>, known: usize) -> usize {
+        let mut there = range.start + known;
+        while there < range.end {
+            let number = there / PIECE_BYTES;
+            if self.line(turn, 1 + number).sequence() != turn + 1 {
+                break;
+            }
+            there = ((number + 1) * PIECE_BYTES).min(range.end);
+        }
+        there - range.start
+    }
+
+    /// Bytes of a long message.
+    ///
+    /// # Safety
+    ///
+    /// They have [arrived](BoardMemory::arrived), and the turn is not finished while the slice lives.
+    #[inline]
+    pub(super) unsafe fn part(&self, turn: u64, range: Range<usize>) -> &[u8] {
+        assert!(range.end <= self.hall_bytes);
+        // SAFETY: within the hall, and its writer doesn't touch it until the turn is finished (the caller).
+        unsafe { std::slice::from_raw_parts(self.hall(turn).add(range.start), range.len()) }
     }
 
     /// The heading of a turn, if it has been published. It may be torn unless this rank has not finished the turn.

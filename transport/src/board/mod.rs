@@ -5,6 +5,8 @@ mod line;
 #[cfg(all(test, loom))]
 mod model;
 
+use std::ops::Range;
+
 pub use line::Heading;
 pub(crate) use line::{BoardLine, BoardMemory};
 
@@ -14,7 +16,19 @@ use crate::segment::SharedSegment;
 /// How many turns a board keeps.
 pub(crate) const SLOTS: usize = 16;
 /// Lines of a slot.
-pub(crate) const LINES: usize = 160;
+pub(crate) const LINES: usize = 192;
+/// How many turns with long messages it keeps.
+pub(crate) const HALLS: usize = 8;
+
+/// Bytes that the halls of one host take together, as far as there are few ranks.
+const HOST_BYTES: usize = 4 << 20;
+const HALL_BYTES: std::ops::RangeInclusive<usize> = 16 << 10..=128 << 10;
+
+/// The longest message in a hall, where that many ranks share a host; 0 where there is no room for halls.
+pub(crate) fn hall_bytes(neighbours: usize) -> usize {
+    let fair = HOST_BYTES / HALLS / neighbours.max(1);
+    if fair < *HALL_BYTES.start() { 0 } else { (1 << fair.ilog2()).min(*HALL_BYTES.end()) }
+}
 
 /// The boards of a host: this rank's own, and its neighbours' to read.
 pub struct Board {
@@ -27,17 +41,23 @@ pub struct Board {
     seen: Box<[u64]>,
     /// Bytes of this turn taken from each rank.
     taken: Box<[usize]>,
-    /// Room for one message of each rank.
+    /// Room for one short message of each rank.
     scratch: Vec<u8>,
     _segments: Vec<SharedSegment>,
 }
+
+/// Scratch for one rank: at least what fits into a slot's lines.
+const SCRATCH_BYTES: usize = LINES * 64;
 
 // SAFETY: the pointers are to memory kept mapped by the segments, and only this value writes its owner's board.
 unsafe impl Send for Board {}
 
 impl Board {
-    /// The longest message.
-    pub const BYTES: usize = BoardMemory::bytes_in(LINES);
+    /// The longest message, where all `size` ranks of a group share a host.
+    #[must_use]
+    pub fn longest(size: usize) -> usize {
+        hall_bytes(size).max(line::short_bytes(LINES))
+    }
 
     /// The boards of this rank and, by rank, its neighbours.
     pub(crate) fn new(mine: &SharedSegment, theirs: &[Option<SharedSegment>]) -> Board {
@@ -59,10 +79,10 @@ impl Board {
         self.turn
     }
 
-    /// A rank that may still read what publishing this turn would overwrite.
+    /// A rank that may still read what publishing a message of `bytes` would overwrite.
     #[inline]
-    pub fn crowded_by(&mut self) -> Option<usize> {
-        let needed = (self.turn + 2).saturating_sub(self.mine.slots);
+    pub fn crowded_by(&mut self, bytes: usize) -> Option<usize> {
+        let needed = (self.turn + 2).saturating_sub(self.mine.kept(bytes));
         (0..self.theirs.len()).find(|rank| self.seen[*rank] < needed && !self.has_published(*rank, needed))
     }
 
@@ -78,10 +98,13 @@ impl Board {
     ///
     /// # Panics
     ///
-    /// If the message is longer than [`Board::BYTES`], or somebody is in the way.
+    /// If the message is longer than [`Board::longest`], or somebody is in the way.
     #[inline]
     pub fn publish(&mut self, heading: Heading, message: &[u8]) {
-        assert!(self.crowded_by().is_none(), "a turn may be published when nobody reads the one it overwrites");
+        assert!(
+            self.crowded_by(message.len()).is_none(),
+            "a turn may be published when nobody reads the one it overwrites"
+        );
         // SAFETY: this value alone writes the board, and everybody has finished the turn that used the slot before.
         unsafe { self.mine.publish(self.turn, heading, message) };
     }
@@ -105,35 +128,59 @@ impl Board {
         kept.rev().filter_map(|turn| Some((self.mine.heading(turn)?.stamp, theirs.heading(turn)?.stamp)))
     }
 
-    /// Takes bytes of a rank's message from `from` on, as far as they are there; whether all of `target` is filled now.
+    /// Takes the bytes `range` of a rank's message of `bytes`, as far as they are there; whether all of `target` is filled.
     ///
-    /// What was taken before in this turn is not taken again: every call of a turn passes the same `from` and `target`.
+    /// What was taken before in this turn is not taken again: every call of a turn passes the same arguments, here and in
+    /// [`Board::has`].
     #[inline]
-    pub fn take(&mut self, rank: usize, from: usize, target: &mut [u8]) -> bool {
+    pub fn take(&mut self, rank: usize, bytes: usize, range: &Range<usize>, target: &mut [u8]) -> bool {
         let board = self.theirs[rank].as_ref().expect("of another rank");
         let taken = &mut self.taken[rank];
-        let rest = &mut target[*taken..];
-        *taken += board.read(self.turn, from + *taken, rest);
+        if board.is_short(bytes) {
+            *taken += board.read(self.turn, range.start + *taken, &mut target[*taken..]);
+        } else {
+            let there = board.arrived(self.turn, range, *taken);
+            // SAFETY: they have arrived, and this turn is not finished meanwhile.
+            let part = unsafe { board.part(self.turn, range.start + *taken..range.start + there) };
+            target[*taken..there].copy_from_slice(part);
+            *taken = there;
+        }
         *taken == target.len()
     }
 
-    /// As [`Board::take`], to [`Board::taken`].
+    /// How many bytes of `range` of a rank's message of `bytes` are there, for [`Board::part`] to show: of a short message
+    /// all or none.
     #[inline]
-    pub fn take_aside(&mut self, rank: usize, from: usize, bytes: usize) -> bool {
+    pub fn has(&mut self, rank: usize, bytes: usize, range: &Range<usize>) -> usize {
+        let board = self.theirs[rank].as_ref().expect("of another rank");
+        if !board.is_short(bytes) {
+            self.taken[rank] = board.arrived(self.turn, range, self.taken[rank]);
+            return self.taken[rank];
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         if scratch.is_empty() {
-            scratch.resize(self.theirs.len() * Board::BYTES, 0);
+            scratch.resize(self.theirs.len() * SCRATCH_BYTES, 0);
         }
-        let done = self.take(rank, from, &mut scratch[rank * Board::BYTES..][..bytes]);
+        let whole = self.take(rank, bytes, range, &mut scratch[rank * SCRATCH_BYTES..][..range.len()]);
         self.scratch = scratch;
-        done
+        if whole { range.len() } else { 0 }
     }
 
-    /// What was taken aside of a rank's message.
+    /// What is there of `range` of a rank's message of `bytes`, from byte `from` of the range on.
+    ///
+    /// # Panics
+    ///
+    /// If that is not as much as `len`.
     #[inline]
     #[must_use]
-    pub fn taken(&self, rank: usize) -> &[u8] {
-        &self.scratch[rank * Board::BYTES..][..self.taken[rank]]
+    pub fn part(&self, rank: usize, bytes: usize, range: &Range<usize>, from: usize, len: usize) -> &[u8] {
+        assert!(from + len <= self.taken[rank], "bytes that are not there yet");
+        let board = self.theirs[rank].as_ref().expect("of another rank");
+        if board.is_short(bytes) {
+            return &self.scratch[rank * SCRATCH_BYTES..][from..from + len];
+        }
+        // SAFETY: they have arrived (`has`), and the turn is not finished while `self` is borrowed.
+        unsafe { board.part(self.turn, range.start + from..range.start + from + len) }
     }
 
     /// Ends the turn: nothing of it is looked at any more.

@@ -21,7 +21,8 @@ fn lines() -> Arc<Lines> {
 }
 
 fn memory(lines: &Lines) -> BoardMemory {
-    BoardMemory { start: lines.0.as_ptr(), slots: SLOTS as u64, lines: LINES }
+    let (hall, slots) = (std::ptr::null_mut(), SLOTS as u64);
+    BoardMemory { start: lines.0.as_ptr(), slots, lines: LINES, hall, halls: slots, hall_bytes: 0 }
 }
 
 fn board(mine: &Lines, theirs: &Lines, me: usize) -> Board {
@@ -36,14 +37,15 @@ fn heading(turn: u8) -> Heading {
 fn exchange(board: &mut Board, me: usize, turn: u8, writes: bool, reads: bool) {
     const BYTES: usize = FIRST_BYTES + LINE_BYTES;
     let peer = 1 - me;
-    while board.crowded_by().is_some() {
+    let message = [turn * 2 + me as u8; BYTES];
+    let message: &[u8] = if writes { &message } else { &[] };
+    while board.crowded_by(message.len()).is_some() {
         loom::thread::yield_now();
     }
-    let message = [turn * 2 + me as u8; BYTES];
-    board.publish(heading(turn), if writes { &message } else { &[] });
+    board.publish(heading(turn), message);
     if reads {
         let mut got = [0; BYTES];
-        while board.heading(peer).is_none() || !board.take(peer, 0, &mut got) {
+        while board.heading(peer).is_none() || !board.take(peer, BYTES, &(0..BYTES), &mut got) {
             loom::thread::yield_now();
         }
         assert_eq!(got, [turn * 2 + peer as u8; BYTES]);

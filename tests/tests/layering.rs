@@ -261,6 +261,7 @@ fn unsafe_code_is_in_few_files() {
             "transport/src/ring/sender.rs",
             "transport/src/ring/link.rs",
             "transport/src/segment.rs",
+            "transport/src/stream.rs",
         ],
     );
 }

@@ -135,6 +135,11 @@ impl Endpoint {
         self.link(peer).recv_into(channel, target)
     }
 
+    /// As [`Endpoint::recv_into`], for bytes that nobody reads soon: they need not stay in a cache.
+    pub fn recv_past_caches(&mut self, peer: usize, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
+        self.link(peer).recv_past_caches(channel, target)
+    }
+
     /// Moves a frame that `waiting` is stuck behind out of the way, and says which. To be called when nothing else moves.
     pub fn set_aside(&mut self, peer: usize, waiting: Channel) -> Result<Option<(Channel, Stamp)>, LinkError> {
         self.link(peer).set_aside(waiting)

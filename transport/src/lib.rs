@@ -23,6 +23,7 @@ mod ring;
 mod segment;
 mod shm;
 pub mod sim;
+mod stream;
 mod sync;
 mod sys;
 pub mod tcp;

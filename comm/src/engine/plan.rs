@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) lanes: usize,
     /// Per round, per step, the step of the round that goes before it on the same channel; empty where there is none.
     queues: Vec<Box<[u32]>>,
+    /// Of a large call, per round, whether each step receives what no later step reads; empty for others.
+    last_uses: Vec<Box<[bool]>>,
     /// Bytes of one slot of scratch.
     slot_bytes: usize,
     /// Bytes of one lane's scratch.
@@ -80,6 +82,8 @@ impl Plan {
         let slices = if slice_elements == 0 { 1 } else { elements.div_ceil(slice_elements) };
         let lanes = slicing.lanes.min(slices).max(1);
         let queues = program.rounds().map(queue).collect();
+        let outgrows_caches = elements.saturating_mul(element_bytes) >= OUTGROWS_CACHES;
+        let last_uses = if outgrows_caches { last_uses(&program) } else { Vec::new() };
         let mut plan = Plan {
             collective,
             row,
@@ -91,6 +95,7 @@ impl Plan {
             slices,
             lanes,
             queues,
+            last_uses,
             slot_bytes: 0,
             lane_scratch_bytes: 0,
             posting: None,
@@ -147,6 +152,12 @@ impl Plan {
         self.queues[round].get(step).filter(|before| **before != NOTHING).map(|before| *before as usize)
     }
 
+    /// Whether a step receives what no later step reads, in a call so large that it won't stay in the caches either.
+    #[inline]
+    pub(crate) fn is_last_use(&self, round: usize, step: usize) -> bool {
+        self.last_uses.get(round).is_some_and(|steps| steps[step])
+    }
+
     /// The bytes of a span, in the buffer it names, for a slice that runs on `lane`.
     #[inline]
     pub(crate) fn range(&self, span: &Span, shapes: &Shapes, lane: usize) -> std::ops::Range<usize> {
@@ -186,6 +197,38 @@ impl Shapes {
     }
 }
 
+/// Bytes of a vector, or of one block, that won't be in a cache any more when the call has ended.
+const OUTGROWS_CACHES: usize = 32 << 20;
+
+/// Per round and step, whether it receives chunks of the output that no later step reads.
+fn last_uses(program: &Program) -> Vec<Box<[bool]>> {
+    let mut read_later = vec![false; program.chunks.max(program.size) as usize];
+    let chunks = |span: &Span| span.first as usize..(span.first + span.count) as usize;
+    let mut rounds: Vec<Box<[bool]>> = Vec::new();
+    for round in (0..program.n_rounds()).rev() {
+        let steps = program.steps_of(round);
+        let is_last = |step: &Step| match step {
+            Step::Recv { target, .. } if target.buffer == Buffer::Output => !read_later[chunks(target)].contains(&true),
+            _ => false,
+        };
+        rounds.push(steps.iter().map(is_last).collect());
+        for step in steps {
+            let (Step::Send { source, .. }
+            | Step::RecvReduce { source, .. }
+            | Step::Copy { source, .. }
+            | Step::Reduce { source, .. }) = step
+            else {
+                continue;
+            };
+            if source.buffer == Buffer::Output {
+                read_later[chunks(source)].fill(true);
+            }
+        }
+    }
+    rounds.reverse();
+    rounds
+}
+
 const NOTHING: u32 = u32::MAX;
 
 /// Which step of a round goes before which on the same channel.
@@ -210,7 +253,7 @@ pub(crate) type SharedPlan = Arc<Plan>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::ROWS;
+    use crate::algorithm::{ROWS, row};
 
     fn moves_runs(program: &Program) -> bool {
         let is_run = |span: &Span| span.count > 1;
@@ -222,6 +265,16 @@ mod tests {
             | Step::Copy { source, target }
             | Step::Reduce { source, target, .. } => is_run_of_blocks(source) || is_run_of_blocks(target),
         })
+    }
+
+    #[test]
+    fn in_a_ring_only_the_last_chunk_to_come_is_not_sent_on() {
+        let program = row(Collective::AllReduce, "ring").unwrap().program(1, 4, 0);
+        let flat: Vec<bool> = last_uses(&program).concat();
+        assert_eq!(flat.iter().filter(|last| **last).count(), 1);
+        let received = program.rounds().flatten().map(|step| matches!(step, Step::Recv { .. }));
+        let last = received.enumerate().filter(|(_, receives)| *receives).last().unwrap().0;
+        assert!(flat[last]);
     }
 
     /// How a message is cut must not depend on what one rank does: a leaf of a tree sends one block where its parent sends

@@ -107,7 +107,11 @@ impl Walk<'_> {
                 // SAFETY: no other step of the round touches what this one writes (schedule rule 2), and no schedule
                 // writes to the input (the checker).
                 let target = unsafe { self.memory.write(target.buffer, rest) };
-                let got = self.endpoint.recv_into(peer, channel, target);
+                let got = if self.plan.is_last_use(lane.round, place) {
+                    self.endpoint.recv_past_caches(peer, channel, target)
+                } else {
+                    self.endpoint.recv_into(peer, channel, target)
+                };
                 let got = got.map_err(|error| fault(peer, FaultCause::Link(error)))?;
                 Ok(if got == wanted { DONE } else { moved + got })
             }

@@ -7,6 +7,7 @@ use super::{Channel, Head, LinkError, LinkKind, Stamp};
 use crate::control::{Control, ControlEvent};
 use crate::ring::RingLink;
 use crate::sim::SimLink;
+use crate::stream;
 use crate::tcp::TcpLink;
 
 /// One kind of link, by its own room.
@@ -93,13 +94,28 @@ impl Link {
     /// Moves arrived bytes of `channel`'s head to `target`; how many. The head has been looked at just before.
     #[inline]
     pub(crate) fn recv_into(&mut self, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
+        self.recv_by(<[u8]>::copy_from_slice, channel, target)
+    }
+
+    /// As [`Link::recv_into`], for bytes that nobody reads soon.
+    pub(crate) fn recv_past_caches(&mut self, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
+        self.recv_by(stream::copy, channel, target)
+    }
+
+    #[inline(always)]
+    fn recv_by(
+        &mut self,
+        copy: impl FnOnce(&mut [u8], &[u8]),
+        channel: Channel,
+        target: &mut [u8],
+    ) -> Result<usize, LinkError> {
         let aside = !self.aside.is_empty() && self.aside.head(channel).is_some();
         if let (Kind::Tcp(tcp), false) = (&mut self.kind, aside) {
             return tcp.recv_into(target);
         }
         let Some(head) = self.head(channel)? else { return Ok(0) };
         let bytes = head.bytes.len().min(target.len());
-        target[..bytes].copy_from_slice(&head.bytes[..bytes]);
+        copy(&mut target[..bytes], &head.bytes[..bytes]);
         if bytes > 0 {
             self.advance(channel, bytes);
         }

@@ -6,6 +6,7 @@
 
 mod aborts;
 mod big;
+mod boards;
 mod floats;
 mod groups;
 mod messages;

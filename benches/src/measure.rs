@@ -32,16 +32,18 @@ pub fn work_list(sizes: &[usize]) -> Vec<Work> {
 pub fn worker(list: &[Work]) -> Result<()> {
     let comm = Communicator::from_env()?;
     for Work { bytes, iterations } in list {
-        let input = vec![1f32; bytes / 4];
-        let mut output = vec![0f32; bytes / 4];
+        let (mut input, mut output) = (vec![1f32; bytes / 4 + 1024], vec![0f32; bytes / 4 + 1024]);
+        let i = input.as_ptr().align_offset(4096); let o = output.as_ptr().align_offset(4096);
+        let input = &mut input[i..i + bytes / 4];
+        let output = &mut output[o..o + bytes / 4];
         for _ in 0..iterations / 10 + 2 {
-            comm.all_reduce(&input, &mut output, ReduceOp::Sum)?;
+            comm.all_reduce(input, output, ReduceOp::Sum)?;
         }
         assert!(output.iter().all(|sum| *sum == comm.size() as f32), "a wrong result");
         comm.barrier()?;
         let start = Instant::now();
         for _ in 0..*iterations {
-            comm.all_reduce(&input, &mut output, ReduceOp::Sum)?;
+            comm.all_reduce(input, output, ReduceOp::Sum)?;
         }
         let mut slowest = [start.elapsed().as_secs_f64() / *iterations as f64 * 1e6];
         comm.all_reduce_in_place(&mut slowest, ReduceOp::Max)?;

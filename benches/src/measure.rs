@@ -33,7 +33,8 @@ pub fn worker(list: &[Work]) -> Result<()> {
     let comm = Communicator::from_env()?;
     for Work { bytes, iterations } in list {
         let (mut input, mut output) = (vec![1f32; bytes / 4 + 1024], vec![0f32; bytes / 4 + 1024]);
-        let i = input.as_ptr().align_offset(4096); let o = output.as_ptr().align_offset(4096);
+        let i = input.as_ptr().align_offset(4096);
+        let o = output.as_ptr().align_offset(4096);
         let input = &mut input[i..i + bytes / 4];
         let output = &mut output[o..o + bytes / 4];
         for _ in 0..iterations / 10 + 2 {

@@ -5,7 +5,7 @@
 /// # Panics
 ///
 /// If the two have different lengths.
-pub(crate) fn copy(target: &mut [u8], source: &[u8]) {
+pub fn copy(target: &mut [u8], source: &[u8]) {
     assert_eq!(target.len(), source.len(), "a copy keeps its length");
     #[cfg(target_arch = "x86_64")]
     {

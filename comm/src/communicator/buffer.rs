@@ -7,16 +7,22 @@ use std::time::Instant;
 use paceline_transport::{LinkKind, Region, SharedMemory};
 
 use super::Communicator;
+use crate::engine::Window;
 use crate::error::{Error, Result};
 use crate::reduce::Element;
 
 /// A buffer of `len` elements on every rank, which ranks of the same host map from each other.
 ///
-/// It is a slice like any other: every call takes it. It may be dropped at any time, before or after the communicator and
+/// It is a slice like any other: every call takes it. Calls of 256 KiB and more whose buffers are registered memory on every
+/// rank of one host, out of the same allocations, don't copy through links: ranks read each other's buffers where they lie
+/// (all_reduce, reduce_scatter, all_gather, all_to_all out of place, broadcast). Reductions then fold in rank order. An
+/// algorithm that the call or the environment names is kept to.
+///
+/// It may be dropped at any time, before or after the communicator and
 /// without the other ranks.
 pub struct Buffer<T> {
-    mine: Arc<Region>,
-    all: Vec<Option<Arc<Region>>>,
+    window: Arc<Window>,
+    me: usize,
     len: usize,
     elements: std::marker::PhantomData<T>,
 }
@@ -49,8 +55,16 @@ impl Communicator {
         let through_memory = |rank: &usize| matches!(inner.links[*rank], Some(LinkKind::Inproc | LinkKind::Shm));
         let neighbours: Vec<usize> = (0..inner.size).filter(through_memory).collect();
         let shared = inner.roots.fabric.share(inner.group, &inner.members, (number, bytes), &neighbours, deadline);
-        let SharedMemory { mine, all } = shared.map_err(|error| self.failed(error.into()))?;
-        Ok(Buffer { mine, all, len, elements: std::marker::PhantomData })
+        let SharedMemory { all, .. } = shared.map_err(|error| self.failed(error.into()))?;
+        let window = Arc::new(Window { number, all });
+        inner.registry.admit(&window);
+        Ok(Buffer { window, me: inner.rank, len, elements: std::marker::PhantomData })
+    }
+}
+
+impl<T> Buffer<T> {
+    fn mine(&self) -> &Region {
+        self.window.all[self.me].as_ref().expect("a rank reaches its own")
     }
 }
 
@@ -62,7 +76,7 @@ impl<T: Element> Buffer<T> {
     /// If `rank` is not below the size.
     #[must_use]
     pub fn reaches(&self, rank: usize) -> bool {
-        self.all[rank].is_some()
+        self.window.all[rank].is_some()
     }
 
     /// The first `len` elements of a rank's buffer, where they lie; `None` if it can't be reached or is shorter.
@@ -76,7 +90,7 @@ impl<T: Element> Buffer<T> {
     /// If `rank` is not below the size.
     #[must_use]
     pub unsafe fn of(&self, rank: usize, len: usize) -> Option<&[T]> {
-        let region = self.all[rank].as_ref().filter(|region| len * size_of::<T>() <= region.bytes())?;
+        let region = self.window.all[rank].as_ref().filter(|region| len * size_of::<T>() <= region.bytes())?;
         // SAFETY: the mapping is that long and page-aligned, any bits are elements, and nobody writes them (the caller).
         Some(unsafe { std::slice::from_raw_parts(region.start().cast::<T>(), len) })
     }
@@ -87,7 +101,7 @@ impl<T: Element> Deref for Buffer<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: the mapping is that long and page-aligned, any bits are elements, and only this value writes them.
-        unsafe { std::slice::from_raw_parts(self.mine.start().cast::<T>(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.mine().start().cast::<T>(), self.len) }
     }
 }
 
@@ -95,13 +109,13 @@ impl<T: Element> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as `deref`; the exclusive borrow is of the only value that writes, and readers of other ranks have
         // promised to read only while it isn't written (`of`).
-        unsafe { std::slice::from_raw_parts_mut(self.mine.start().cast::<T>(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.mine().start().cast::<T>(), self.len) }
     }
 }
 
 impl<T> std::fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer {{ len: {}, ranks: {} }}", self.len, self.all.len())
+        write!(f, "Buffer {{ len: {}, ranks: {} }}", self.len, self.window.all.len())
     }
 }
 

@@ -7,6 +7,7 @@ mod prepare;
 mod quick;
 mod setup;
 mod split;
+mod windows;
 mod work;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use work::Work;
 
 use prepare::Plans;
 use quick::{Outline, Readies};
+use windows::Registry;
 
 /// One rank's membership of a group of ranks.
 ///
@@ -73,6 +75,7 @@ struct Inner {
     members: Arc<[usize]>,
     /// Registered memory allocated so far.
     memories: AtomicU64,
+    registry: Registry,
     plans: Plans,
     readies: Readies,
     /// Collectives called so far.
@@ -136,6 +139,7 @@ impl Communicator {
             group,
             members,
             memories: AtomicU64::new(0),
+            registry: Registry::default(),
             plans: Plans::default(),
             readies: Readies::default(),
             sequence: AtomicU64::new(0),

@@ -9,7 +9,8 @@ use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::{
-    Active, Channels, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps, Turn, remembered,
+    Active, Beside, Channels, Exchange, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps,
+    Turn, remembered,
 };
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
@@ -107,6 +108,13 @@ impl Communicator {
 
     /// Gives a prepared call its number; from here on it must run.
     pub(super) fn activate(&self, prepared: Prepared, keep: Option<Arc<dyn Any + Send + Sync>>) -> Active {
+        let history = self.inner.history.load(Ordering::Relaxed);
+        let beside = if prepared.plan.posting.is_some() {
+            let number = self.inner.turns.fetch_add(1, Ordering::Relaxed);
+            Beside::Exchange(Exchange::new(Turn { number, history }))
+        } else {
+            self.over_windows(&prepared, history).map_or(Beside::Nothing, |windows| Beside::Windows(Box::new(windows)))
+        };
         let Prepared { plan, sound, naming, stamps, own_input } = prepared;
         let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
         let (channels, sequence) = match naming {
@@ -131,14 +139,11 @@ impl Communicator {
         // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
         // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
         let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
-        let history = self.inner.history.load(Ordering::Relaxed);
         if matches!(naming, Naming::Whole) {
             // Whoever calls collectives from several threads makes them follow each other.
             self.inner.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
         }
-        let number = || self.inner.turns.fetch_add(1, Ordering::Relaxed);
-        let turn = plan.posting.is_some().then(|| Turn { number: number(), history });
-        let operation = Operation::new(plan, memory, channels, naming, stamps, turn);
+        let operation = Operation::new(plan, memory, channels, naming, stamps, beside);
         Active::new(operation, call, self.timeout(), keep)
     }
 }
@@ -156,6 +161,16 @@ impl Prepared {
 
     pub(super) fn stamps(&self) -> &Stamps {
         &self.stamps
+    }
+
+    /// Bytes of the message, as the choice of a row sees it.
+    pub(super) fn message_bytes(&self) -> usize {
+        self.sound.message_bytes
+    }
+
+    /// Whether this rank's output covers what other ranks would still read of its input, if they read it in place.
+    pub(super) fn overwrites_what_others_read(&self) -> bool {
+        self.sound.in_place && self.plan.collective == Collective::AllToAll
     }
 
     /// The input and the output, by address and length.

@@ -56,6 +56,12 @@ pub(crate) fn fits(collective: Collective, size: usize, bytes: usize) -> bool {
 }
 
 impl Posting {
+    /// A turn in which this rank publishes nothing and waits for nobody.
+    pub(super) fn nothing() -> Posting {
+        let (publishes, sources, takes) = (0..0, 0..0, 0..0);
+        Posting { publishes, sources, message: 0, takes, own: None, folds: false, stride: 0 }
+    }
+
     /// The part of rank `me` of `size` in a call with this root, whose vector or block has `bytes`.
     pub(crate) fn new(collective: Collective, (me, size, root): (usize, usize, usize), bytes: usize) -> Posting {
         use Collective::{
@@ -94,7 +100,7 @@ pub(crate) struct Turn {
 
 /// How far one rank has come in an exchange.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     turn: Turn,
     published: bool,
     /// Bytes of the result that are folded.
@@ -105,7 +111,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(turn: Turn) -> Exchange {
+    pub(crate) fn new(turn: Turn) -> Exchange {
         Exchange { turn, published: false, folded: 0, done: false, awaits: SmallVec::new() }
     }
 
@@ -118,12 +124,11 @@ impl Exchange {
     #[inline]
     pub(super) fn progress(
         &mut self,
-        plan: &SharedPlan,
+        (plan, posting): (&SharedPlan, &Posting),
         memory: &Memory,
         stamps: &Stamps,
         endpoint: &mut Endpoint,
     ) -> Result<bool, Fault> {
-        let posting = plan.posting.as_ref().expect("an exchange has a posting");
         let me = endpoint.me();
         let board = endpoint.board().expect("all ranks have agreed that there are boards");
         // Earlier calls come first, and end first.

@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use paceline_transport::{Channel, Endpoint};
 
 use super::channels::{Channels, LANE_BITS, Naming};
-use super::exchange::{Exchange, Turn};
+use super::exchange::Exchange;
 use super::lane::{DONE, Lane};
 use super::memory::Memory;
 use super::plan::{Shapes, SharedPlan};
 use super::stamp::Stamps;
 use super::walk::{Fault, Walk};
+use super::windows::{Outcome, Windows};
 use crate::collective::Collective;
 use crate::reduce::ReduceOp;
 use crate::schedule::{Buffer, Step};
@@ -40,24 +41,33 @@ pub(crate) struct Operation {
     pub(crate) stamps: Stamps,
     lanes: SmallVec<[Lane; LANES_INLINE]>,
     unfinished: usize,
-    /// Set if the call runs over the boards; then there are no lanes.
-    exchange: Option<Exchange>,
+    beside: Beside,
+}
+
+/// What runs a call in place of its program.
+#[derive(Debug)]
+pub(crate) enum Beside {
+    /// The program runs.
+    Nothing,
+    /// The boards. Then there are no lanes.
+    Exchange(Exchange),
+    /// Registered memory, if all ranks have it there; if not, the program runs after all.
+    Windows(Box<Windows>),
 }
 
 impl Operation {
-    /// A call; `turn` is its turn on the boards, if it runs over them.
+    /// A call.
     pub(crate) fn new(
         plan: SharedPlan,
         memory: Memory,
         channels: Channels,
         naming: Naming,
         stamps: Stamps,
-        turn: Option<Turn>,
+        beside: Beside,
     ) -> Box<Operation> {
         assert!(plan.lanes <= 1 << LANE_BITS, "{} lanes need more bits in a channel's number", plan.lanes);
         let (lanes, unfinished) = (SmallVec::new(), plan.slices);
-        let exchange = turn.map(Exchange::new);
-        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, exchange });
+        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, beside });
         for number in 0..operation.plan.lanes {
             let lane = Lane::new(&operation.plan, number, number);
             operation.lanes.push(lane);
@@ -74,8 +84,8 @@ impl Operation {
         stamps: Stamps,
         exchange: Exchange,
     ) -> Box<Operation> {
-        let (lanes, unfinished, exchange) = (SmallVec::new(), 1, Some(exchange));
-        Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, exchange })
+        let (lanes, unfinished, beside) = (SmallVec::new(), 1, Beside::Exchange(exchange));
+        Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, beside })
     }
 
     /// Whether all of it is done.
@@ -87,14 +97,29 @@ impl Operation {
     /// Moves everything on as far as it goes now; whether anything moved.
     #[inline]
     pub(crate) fn progress(&mut self, endpoint: &mut Endpoint) -> Result<bool, Fault> {
-        if let Some(exchange) = &mut self.exchange {
-            let moved = exchange.progress(&self.plan, &self.memory, &self.stamps, endpoint)?;
-            if exchange.done {
-                self.unfinished = 0;
-            }
-            return Ok(moved);
-        }
         let mut moved = false;
+        match &mut self.beside {
+            Beside::Nothing => {}
+            Beside::Exchange(exchange) => {
+                let posting = self.plan.posting.as_ref().expect("a call over the boards has a posting");
+                moved = exchange.progress((&self.plan, posting), &self.memory, &self.stamps, endpoint)?;
+                if exchange.done {
+                    self.unfinished = 0;
+                }
+                return Ok(moved);
+            }
+            Beside::Windows(windows) => {
+                moved = windows.progress(&self.plan, &self.memory, &self.stamps, endpoint)?;
+                match windows.outcome() {
+                    None => return Ok(moved),
+                    Some(Outcome::Done) => self.unfinished = 0,
+                    Some(Outcome::Unfit) => self.beside = Beside::Nothing,
+                }
+                if self.is_done() {
+                    return Ok(moved);
+                }
+            }
+        }
         for number in 0..self.lanes.len() {
             moved |= self.progress_lane(number, endpoint)?;
         }
@@ -144,7 +169,13 @@ impl Operation {
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
         let channel = self.channels.of(0, true);
         let on_board = move |peer| Waiting { peer, channel, receives: true, round: 0, step: peer, chunk: peer as u32 };
-        self.exchange.iter().flat_map(Exchange::awaits).map(on_board).chain(self.waiting_in_lanes())
+        let exchange = match &self.beside {
+            Beside::Nothing => None,
+            Beside::Exchange(exchange) => Some(exchange),
+            Beside::Windows(windows) => Some(windows.exchange()),
+        };
+        let lanes = if exchange.is_some() { None } else { Some(self.waiting_in_lanes()) };
+        exchange.into_iter().flat_map(Exchange::awaits).map(on_board).chain(lanes.into_iter().flatten())
     }
 
     fn waiting_in_lanes(&self) -> impl Iterator<Item = Waiting> {

@@ -116,6 +116,14 @@ impl Plan {
         self
     }
 
+    /// Bytes of the vector or of one block; `None` of uneven blocks.
+    pub(crate) fn even_bytes(&self) -> Option<usize> {
+        match self.extent {
+            Extent::Vector(elements) | Extent::Blocks(elements) => Some(elements * self.element_bytes),
+            Extent::Uneven { .. } => None,
+        }
+    }
+
     /// The scratch that a call needs.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.lane_scratch_bytes * self.lanes

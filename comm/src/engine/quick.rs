@@ -35,10 +35,11 @@ impl Core {
     #[inline]
     pub(crate) fn run_quick(&mut self, attention: &Attention, quick: Quick) -> Result<()> {
         let Quick { plan, memory, stamps, turn, sequence, timeout } = quick;
+        let posting = plan.posting.as_ref().expect("a call over the boards has a posting");
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
         for look in 0..=self.policy.spins + self.policy.yields {
-            found = exchange.progress(&plan, &memory, &stamps, &mut self.endpoint);
+            found = exchange.progress((&plan, posting), &memory, &stamps, &mut self.endpoint);
             if !matches!(found, Ok(false)) {
                 self.endpoint.ring_peers();
             }

@@ -238,7 +238,7 @@ mod tests {
 
     use paceline_transport::Clock;
 
-    use super::super::{Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicy};
+    use super::super::{Beside, Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicy};
     use super::*;
     use crate::algorithm::row;
     use crate::collective::Collective;
@@ -261,7 +261,7 @@ mod tests {
         let fingerprint = Fingerprint { collective, data_type, op, row: 0, root: 0, count, uneven: false };
         let stamps = Stamps::collective(fingerprint, None);
         let channels = Channels::Collective { sequence };
-        let operation = Operation::new(Arc::new(plan), memory, channels, Naming::Whole, stamps, None);
+        let operation = Operation::new(Arc::new(plan), memory, channels, Naming::Whole, stamps, Beside::Nothing);
         let call = CallName { collective, sequence, algorithm: Cow::Borrowed("ring"), size: 1 };
         Active::new(operation, call, Duration::from_secs(5), None)
     }

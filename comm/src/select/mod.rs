@@ -133,6 +133,11 @@ impl Facts {
         self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes)
     }
 
+    /// Whether large calls may read registered memory directly: memory joins all ranks, and nobody wishes for a row.
+    pub(crate) fn may_use_windows(&self, collective: Collective) -> bool {
+        self.boards && self.overrides.of(collective).is_none()
+    }
+
     /// How long a row should take, in seconds.
     fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
         if !uneven && self.on_boards(row, bytes) {

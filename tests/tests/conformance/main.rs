@@ -20,3 +20,4 @@ mod started;
 mod threads;
 mod typed;
 mod uneven;
+mod windows;

@@ -43,7 +43,7 @@ fn call(comm: &Communicator, collective: Collective, block: usize, turn: usize, 
     let mut all = vec![-1; block * size];
     let from = |place: usize| brought(turn, place / block.max(1), place % block.max(1));
     match collective {
-        Collective::AllReduce if turn % 2 == 0 => {
+        Collective::AllReduce if turn.is_multiple_of(2) => {
             output = input(block);
             comm.all_reduce_in_place(&mut output, ReduceOp::Sum)?;
             expect("all_reduce", &output, &total);

@@ -1,9 +1,16 @@
-//! What the benchmarks share: the loop, the peers, and the table.
+//! The comparison of paceline with other libraries: `side_by_side` and its parts.
 
-mod measure;
-mod peers;
-mod table;
+pub mod chart;
+pub mod csv;
+pub mod machine;
+pub mod matrix;
+pub mod network;
+pub mod pattern;
+pub mod peers;
+pub mod process;
+pub mod results;
+pub mod run;
+pub mod table;
+mod worker;
 
-pub use measure::{SIZES, Work, run_paceline, work_list, worker};
-pub use peers::{Mpi, Peer, find_peers};
-pub use table::Table;
+pub use worker::worker;

@@ -1,65 +1,101 @@
-//! Times by library and size, as medians and ratios.
+//! Results as Markdown: a table for each wire, number of ranks, collective and type, and a summary.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 
-/// What was measured so far.
-pub struct Table {
-    sizes: Vec<usize>,
-    /// Per library, per size, the times of all rounds.
-    times: Vec<(&'static str, BTreeMap<usize, Vec<f64>>)>,
+use crate::matrix::Group;
+use crate::process::Outcome;
+use crate::results::{Entry, Results, geometric_mean};
+
+/// One table, with what a reader must know below it.
+pub struct Table<'a> {
+    /// What was measured.
+    pub results: &'a Results,
+    /// Which table.
+    pub group: Group,
 }
 
-impl Table {
-    /// An empty table.
-    #[must_use]
-    pub fn new(sizes: &[usize]) -> Table {
-        Table { sizes: sizes.to_vec(), times: Vec::new() }
+/// How paceline stands, by wire and number of ranks.
+pub struct Summary<'a> {
+    /// What was measured.
+    pub results: &'a Results,
+}
+
+impl Table<'_> {
+    fn entry(&self, bytes: usize, library: usize) -> Option<&Entry> {
+        self.results.entry(self.group, bytes, library)
     }
 
-    /// Adds one round of a library: lines of bytes and microseconds.
-    pub fn add(&mut self, name: &'static str, lines: String) {
-        if !self.times.iter().any(|(known, _)| *known == name) {
-            self.times.push((name, BTreeMap::new()));
-        }
-        let (_, times) = self.times.iter_mut().find(|(known, _)| *known == name).expect("added above");
-        for line in lines.lines() {
-            let mut words = line.split_whitespace().map(str::parse::<f64>);
-            if let (Some(Ok(bytes)), Some(Ok(us))) = (words.next(), words.next()) {
-                times.entry(bytes as usize).or_default().push(us);
+    /// The reasons for cells without a time, each once.
+    fn reasons(&self) -> BTreeSet<String> {
+        let mut reasons = BTreeSet::new();
+        for (library, name) in self.results.libraries.iter().enumerate() {
+            for bytes in self.results.sizes(self.group) {
+                match self.entry(bytes, library).and_then(Entry::end) {
+                    Some(Outcome::NotOffered(why)) => reasons.insert(format!("{name}, not offered: {why}")),
+                    Some(Outcome::TooSlow(seconds)) => {
+                        reasons.insert(format!("{name}, too slow: a round of a cell took more than {seconds} s"))
+                    }
+                    Some(Outcome::Failed(why)) => reasons.insert(format!("{name}, failed at {bytes}: {why}")),
+                    Some(Outcome::Time(_)) | None => false,
+                };
             }
         }
-    }
-
-    fn median(&self, name: &str, bytes: usize) -> Option<f64> {
-        let (_, times) = self.times.iter().find(|(known, _)| *known == name)?;
-        let mut times = times.get(&bytes)?.clone();
-        times.sort_by(f64::total_cmp);
-        Some(times[times.len() / 2])
+        reasons
     }
 }
 
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+fn cell(entry: Option<&Entry>) -> String {
+    match entry.map(|entry| (entry.end(), entry.median_us())) {
+        Some((Some(Outcome::NotOffered(_)), _)) => "not offered".into(),
+        Some((Some(Outcome::TooSlow(_)), _)) => "too slow".into(),
+        Some((Some(Outcome::Failed(_)), _)) => "failed".into(),
+        Some((_, Some(us))) => format!("{us:.2}"),
+        Some((_, None)) | None => "-".into(),
+    }
+}
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let libraries = &self.results.libraries;
         write!(f, "| bytes |")?;
-        for (name, _) in &self.times {
-            write!(f, " {name} us |")?;
-        }
+        libraries.iter().try_for_each(|name| write!(f, " {name} us |"))?;
         writeln!(f, " best peer / paceline |")?;
-        writeln!(f, "|---:|{}---:|", "---:|".repeat(self.times.len()))?;
-        for bytes in &self.sizes {
+        writeln!(f, "|---:|{}---:|", "---:|".repeat(libraries.len()))?;
+        for bytes in self.results.sizes(self.group) {
             write!(f, "| {bytes} |")?;
-            let medians: Vec<_> = self.times.iter().map(|(name, _)| self.median(name, *bytes)).collect();
-            for median in &medians {
-                match median {
-                    Some(us) => write!(f, " {us:.2} |")?,
-                    None => write!(f, " - |")?,
-                }
+            (0..libraries.len()).try_for_each(|library| write!(f, " {} |", cell(self.entry(bytes, library))))?;
+            match self.results.ratio(self.group, bytes) {
+                Some(ratio) => writeln!(f, " {:.2} |", ratio.ratio)?,
+                None => writeln!(f, " - |")?,
             }
-            let best = medians.iter().skip(1).flatten().copied().min_by(f64::total_cmp);
-            match (best, medians.first().copied().flatten()) {
-                (Some(best), Some(ours)) => writeln!(f, " {:.2} |", best / ours)?,
-                _ => writeln!(f, " - |")?,
-            }
+        }
+        let reasons = self.reasons();
+        if !reasons.is_empty() {
+            writeln!(f)?;
+        }
+        reasons.iter().try_for_each(|reason| writeln!(f, "- {}", reason.replace('\n', "\n  ")))
+    }
+}
+
+impl Display for Summary<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut places: Vec<_> = self.results.groups().iter().map(|group| (group.wire, group.ranks)).collect();
+        places.sort_unstable();
+        places.dedup();
+        writeln!(f, "| wire | ranks | cells | geometric mean | below 1 | worst | where |")?;
+        writeln!(f, "|---|---:|---:|---:|---:|---:|---|")?;
+        for (wire, ranks) in places {
+            let ratios = self.results.ratios(|group| (group.wire, group.ranks) == (wire, ranks));
+            let Some(worst) = ratios.iter().min_by(|one, other| one.ratio.total_cmp(&other.ratio)) else {
+                writeln!(f, "| {} | {ranks} | 0 | - | - | - | - |", wire.name())?;
+                continue;
+            };
+            let below = ratios.iter().filter(|ratio| ratio.ratio < 1.0).count();
+            let (mean, group) = (geometric_mean(&ratios), worst.group);
+            write!(f, "| {} | {ranks} | {} | {mean:.2} | {below} | {:.2} |", wire.name(), ratios.len(), worst.ratio)?;
+            let (call, element) = (group.call.name(), group.element.name());
+            writeln!(f, " {call} {element}, {} B, against {} |", worst.bytes, worst.peer)?;
         }
         Ok(())
     }
@@ -68,16 +104,29 @@ impl std::fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::tests::{GROUP, sample};
 
     #[test]
-    fn ratios_are_of_medians() {
-        let mut table = Table::new(&[8]);
-        for us in ["8 1.0", "8 9.0", "8 2.0"] {
-            table.add("paceline", us.into());
-        }
-        table.add("open mpi", "8 5.0\n".into());
-        table.add("mpich", "8 4.0\nnoise\n".into());
-        let text = table.to_string();
-        assert!(text.contains("| 8 | 2.00 | 5.00 | 4.00 | 2.00 |"), "{text}");
+    fn a_table_has_medians_ratios_and_reasons() {
+        let text = Table { results: &sample(), group: GROUP }.to_string();
+        let want = "\
+| bytes | paceline us | open mpi us | mpich us | best peer / paceline |
+|---:|---:|---:|---:|---:|
+| 8 | 2.00 | 5.00 | 4.00 | 2.00 |
+| 64 | 6.00 | 3.00 | failed | 0.50 |
+| 512 | 7.00 | too slow | not offered | - |
+
+- mpich, failed at 64: rank 1: oh dear
+- mpich, not offered: no such type
+- open mpi, too slow: a round of a cell took more than 20 s
+";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn the_summary_names_the_worst() {
+        let text = Summary { results: &sample() }.to_string();
+        let row = "| shm | 2 | 2 | 1.00 | 1 | 0.50 | all_reduce f32, 64 B, against open mpi |\n";
+        assert!(text.ends_with(row), "{text}");
     }
 }

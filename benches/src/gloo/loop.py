@@ -1,0 +1,127 @@
+"""The loop that `side_by_side` runs for every implementation, over gloo, by way of torch.distributed.
+
+Arguments: the file where the ranks meet, then call:type:bytes:iterations, each one cell. RANK and WORLD_SIZE say who this
+is. Rank 0 prints, as each cell is done, "time <microseconds per call>", the slowest rank's, or "refused <why>".
+pattern.rs says what the buffers hold. all_reduce and reduce exist in place only: after the check they sum zeros, which
+stay what they are.
+"""
+
+import ctypes
+import datetime
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+BLOCKS = ("reduce_scatter", "all_gather", "all_to_all")
+PAGE = 4096
+
+
+def buffer(elements, dtype):
+    """Zeros that begin at a page."""
+    width = torch.empty(0, dtype=dtype).element_size()
+    memory = torch.zeros(elements + PAGE // width, dtype=dtype)
+    first = -memory.data_ptr() % PAGE // width
+    return memory[first : first + elements]
+
+
+def values(rank, first, count):
+    """Elements first to first + count of a rank's input."""
+    return (torch.arange(first, first + count) + rank) % 5 + 1
+
+
+def sums(ranks, first, count):
+    return sum(values(rank, first, count) for rank in range(ranks))
+
+
+def expected(call, rank, ranks, count):
+    everyone = range(ranks)
+    if call in ("all_reduce", "reduce"):
+        return sums(ranks, 0, count)
+    if call == "reduce_scatter":
+        return sums(ranks, rank * count, count)
+    if call == "all_gather":
+        return torch.cat([values(other, 0, count) for other in everyone])
+    if call == "all_to_all":
+        return torch.cat([values(other, rank * count, count) for other in everyone])
+    if call == "broadcast":
+        return values(0, 0, count)
+    return values((rank - 1) % ranks, 0, count)
+
+
+def one_call(call, rank, ranks, count, source, target):
+    """A function that makes the call once."""
+    blocks = list(target.split(count)) if call == "all_gather" else None
+    parts = list(source.split(count)) if call == "reduce_scatter" else None
+    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+
+    def send_recv():
+        sending = dist.isend(source, after)
+        dist.recv(target, before)
+        sending.wait()
+
+    return {
+        "all_reduce": lambda: dist.all_reduce(target),
+        "reduce": lambda: dist.reduce(target, 0),
+        "reduce_scatter": lambda: dist.reduce_scatter(target, parts),
+        "all_gather": lambda: dist.all_gather(blocks, source),
+        "all_to_all": lambda: dist.all_to_all_single(target, source),
+        "broadcast": lambda: dist.broadcast(target, 0),
+        "send_recv": send_recv,
+    }[call]
+
+
+def measure(call, dtype, size, iterations):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    elements = size // torch.empty(0, dtype=dtype).element_size()
+    count = elements // ranks if call in BLOCKS else elements
+    source = buffer(count * ranks if call in ("reduce_scatter", "all_to_all") else count, dtype)
+    target = buffer(count * ranks if call in ("all_gather", "all_to_all") else count, dtype)
+    in_place = call in ("all_reduce", "reduce")
+    source.copy_(values(rank, 0, source.numel()))
+    if in_place or (call == "broadcast" and rank == 0):
+        target.copy_(source)
+    run = one_call(call, rank, ranks, count, source, target)
+    run()
+    if call != "reduce" or rank == 0:
+        want = expected(call, rank, ranks, count)
+        if not torch.equal(target.to(torch.int64), want):
+            raise SystemExit(f"rank {rank}: a wrong result: {call}")
+    if in_place:
+        target.zero_()
+    for _ in range(iterations // 10 + 1):
+        run()
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(iterations):
+        run()
+    slowest = torch.tensor([(time.perf_counter() - start) / iterations * 1e6], dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return slowest.item()
+
+
+def main():
+    # Ends with the program that started it.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    torch.set_num_threads(1)
+    meeting, cells = sys.argv[1], sys.argv[2:]
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    patience = datetime.timedelta(seconds=300)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=patience)
+    for cell in cells:
+        call, dtype, size, iterations = cell.split(":")
+        try:
+            said = f"time {measure(call, TYPES[dtype], int(size), int(iterations)):.4f}"
+        except (RuntimeError, ValueError, NotImplementedError, AttributeError) as error:
+            # What gloo doesn't offer, it refuses on every rank before anything is sent.
+            said = f"refused {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        if rank == 0:
+            print(said, flush=True)
+    dist.destroy_process_group()
+
+
+main()

@@ -1,0 +1,142 @@
+/* The loop that `side_by_side` runs for every implementation, over MPI.
+   Arguments: call:type:bytes:iterations, each one cell. Rank 0 prints, as each is done, "time <microseconds per call>",
+   the slowest rank's. pattern.rs says what the buffers hold. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, CALLS };
+static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                         "broadcast",  "reduce",         "send_recv"};
+
+struct cell {
+    enum call call;
+    MPI_Datatype type;
+    int is_double, count, iterations;
+    size_t bytes;
+};
+
+static int rank, size;
+
+static void fail(const char *what, const char *text) {
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+static struct cell parse(const char *text) {
+    struct cell cell;
+    char call[32], type[8];
+    if (sscanf(text, "%31[^:]:%7[^:]:%zu:%d", call, type, &cell.bytes, &cell.iterations) != 4)
+        fail("not call:type:bytes:iterations", text);
+    int at = 0;
+    while (at < CALLS && strcmp(call, names[at]) != 0)
+        at++;
+    if (at == CALLS)
+        fail("no such call", call);
+    cell.call = (enum call)at;
+    cell.is_double = strcmp(type, "f64") == 0;
+    if (!cell.is_double && strcmp(type, "f32") != 0)
+        fail("no such type", type);
+    cell.type = cell.is_double ? MPI_DOUBLE : MPI_FLOAT;
+    size_t elements = cell.bytes / (cell.is_double ? sizeof(double) : sizeof(float));
+    int has_blocks = cell.call == REDUCE_SCATTER || cell.call == ALL_GATHER || cell.call == ALL_TO_ALL;
+    cell.count = (int)(has_blocks ? elements / (size_t)size : elements);
+    return cell;
+}
+
+static void *buffer(size_t bytes) {
+    void *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!memory)
+        fail("no memory", "for a buffer");
+    return memory;
+}
+
+static void set(const struct cell *cell, void *memory, size_t at, int value) {
+    if (cell->is_double)
+        ((double *)memory)[at] = value;
+    else
+        ((float *)memory)[at] = (float)value;
+}
+
+static double get(const struct cell *cell, const void *memory, size_t at) {
+    return cell->is_double ? ((const double *)memory)[at] : (double)((const float *)memory)[at];
+}
+
+static int value(size_t of, size_t at) { return (int)((of + at) % 5 + 1); }
+
+static int sum(size_t at) {
+    int total = 0;
+    for (int of = 0; of < size; of++)
+        total += value((size_t)of, at);
+    return total;
+}
+
+static int expected(const struct cell *cell, size_t at) {
+    size_t count = (size_t)cell->count, me = (size_t)rank;
+    switch (cell->call) {
+    case REDUCE_SCATTER: return sum(me * count + at);
+    case ALL_GATHER: return value(at / count, at % count);
+    case ALL_TO_ALL: return value(at / count, me * count + at % count);
+    case BROADCAST: return value(0, at);
+    case SEND_RECV: return value((size_t)((rank + size - 1) % size), at);
+    default: return sum(at);
+    }
+}
+
+static void run(const struct cell *cell, const void *input, void *output) {
+    int count = cell->count, next = (rank + 1) % size, before = (rank + size - 1) % size;
+    MPI_Datatype type = cell->type;
+    switch (cell->call) {
+    case ALL_REDUCE: MPI_Allreduce(input, output, count, type, MPI_SUM, MPI_COMM_WORLD); break;
+    case REDUCE_SCATTER: MPI_Reduce_scatter_block(input, output, count, type, MPI_SUM, MPI_COMM_WORLD); break;
+    case ALL_GATHER: MPI_Allgather(input, count, type, output, count, type, MPI_COMM_WORLD); break;
+    case ALL_TO_ALL: MPI_Alltoall(input, count, type, output, count, type, MPI_COMM_WORLD); break;
+    case BROADCAST: MPI_Bcast(output, count, type, 0, MPI_COMM_WORLD); break;
+    case REDUCE: MPI_Reduce(input, output, count, type, MPI_SUM, 0, MPI_COMM_WORLD); break;
+    default:
+        MPI_Sendrecv(input, count, type, next, 0, output, count, type, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void measure(const struct cell *cell) {
+    size_t blocks = (size_t)cell->count * (size_t)size, count = (size_t)cell->count;
+    size_t inputs = cell->call == REDUCE_SCATTER || cell->call == ALL_TO_ALL ? blocks : count;
+    size_t outputs = cell->call == ALL_GATHER || cell->call == ALL_TO_ALL ? blocks : count;
+    size_t width = cell->is_double ? sizeof(double) : sizeof(float);
+    void *input = buffer(inputs * width), *output = buffer(outputs * width);
+    for (size_t at = 0; at < inputs; at++)
+        set(cell, input, at, value((size_t)rank, at));
+    for (size_t at = 0; at < outputs; at++)
+        set(cell, output, at, cell->call == BROADCAST && rank == 0 ? value(0, at) : 0);
+    for (int k = 0; k < cell->iterations / 10 + 2; k++)
+        run(cell, input, output);
+    for (size_t at = 0; at < outputs && (cell->call != REDUCE || rank == 0); at++)
+        if (get(cell, output, at) != expected(cell, at))
+            fail("a wrong result", names[cell->call]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int k = 0; k < cell->iterations; k++)
+        run(cell, input, output);
+    double mine = (MPI_Wtime() - start) / cell->iterations * 1e6, slowest = 0;
+    MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("time %.4f\n", slowest);
+        fflush(stdout);
+    }
+    free(input);
+    free(output);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 1; i < argc; i++) {
+        struct cell cell = parse(argv[i]);
+        measure(&cell);
+    }
+    MPI_Finalize();
+    return 0;
+}

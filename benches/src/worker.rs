@@ -1,0 +1,149 @@
+//! The loop, as paceline's ranks run it: page-aligned buffers, out of place, the slowest rank's time per call.
+
+use std::fmt::Debug;
+use std::hint::black_box;
+use std::time::Instant;
+
+use half::{bf16, f16};
+use paceline_comm::{Communicator, Element, ReduceOp};
+
+use crate::matrix::{Call, Cell, ElementType};
+use crate::pattern::{expected, lengths, value};
+
+/// Where buffers begin.
+const PAGE_BYTES: usize = 4096;
+
+/// Runs the cells as one rank of the environment's communicator, or as `threads` ranks that are alone; rank 0 prints
+/// `time` and microseconds per call as each is done.
+///
+/// # Errors
+///
+/// If the ranks don't meet, a call fails, or its result is wrong.
+pub fn worker(cells: &[Cell], threads: Option<usize>) -> Result<(), String> {
+    // No rank outlives the program that started it.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let comms = match threads {
+        None => vec![Communicator::from_env().map_err(|error| error.to_string())?],
+        Some(threads) => Communicator::from_env_threads(threads).map_err(|error| error.to_string())?,
+    };
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, cells))).collect();
+        ranks.into_iter().try_for_each(|rank| rank.join().map_err(|_| "a rank's thread panicked".to_owned())?)
+    })
+}
+
+fn rank(comm: &Communicator, cells: &[Cell]) -> Result<(), String> {
+    for cell in cells {
+        let measured = match cell.element {
+            ElementType::F32 => measure(comm, cell, |number| number as f32),
+            ElementType::F64 => measure(comm, cell, |number| number as f64),
+            ElementType::F16 => measure(comm, cell, |number| f16::from_f32(number as f32)),
+            ElementType::Bf16 => measure(comm, cell, |number| bf16::from_f32(number as f32)),
+        };
+        let slowest_us = measured.map_err(|error| format!("rank {}: {cell}: {error}", comm.rank()))?;
+        if comm.rank() == 0 {
+            println!("time {slowest_us:.4}");
+        }
+    }
+    Ok(())
+}
+
+/// A vector and where its page-aligned part begins.
+fn aligned<T: Copy>(length: usize, zero: T) -> (Vec<T>, usize) {
+    let memory = vec![zero; length + PAGE_BYTES / size_of::<T>()];
+    let first = memory.as_ptr().align_offset(PAGE_BYTES);
+    (memory, first)
+}
+
+/// The slowest rank's microseconds per call.
+fn measure<T>(comm: &Communicator, cell: &Cell, of: impl Fn(usize) -> T) -> Result<f64, String>
+where
+    T: Element + Copy + PartialEq + Debug,
+{
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let (inputs, outputs) = lengths(cell, ranks);
+    let (mut input, first) = aligned(inputs, of(0));
+    let input = &mut input[first..first + inputs];
+    input.iter_mut().enumerate().for_each(|(at, element)| *element = of(value(rank, at)));
+    let (mut output, first) = aligned(outputs, of(0));
+    let output = &mut output[first..first + outputs];
+    if cell.call == Call::Broadcast && rank == 0 {
+        output.copy_from_slice(input);
+    }
+    let told = |error: paceline_comm::Error| error.to_string();
+    for _ in 0..cell.iterations / 10 + 2 {
+        run(comm, cell, input, output).map_err(told)?;
+    }
+    for (at, got) in output.iter().enumerate() {
+        let want = expected(cell, ranks, rank, at).map(&of);
+        if want.is_some_and(|want| want != *got) {
+            return Err(format!("a wrong result: element {at} is {got:?}, not {want:?}"));
+        }
+    }
+    comm.barrier().map_err(told)?;
+    let start = Instant::now();
+    for _ in 0..cell.iterations {
+        run(comm, cell, input, output).map_err(told)?;
+    }
+    let mut slowest = [start.elapsed().as_secs_f64() / cell.iterations as f64 * 1e6];
+    comm.all_reduce_in_place(&mut slowest, ReduceOp::Max).map_err(told)?;
+    Ok(slowest[0])
+}
+
+fn run<T: Element + Copy>(
+    comm: &Communicator,
+    cell: &Cell,
+    input: &[T],
+    output: &mut [T],
+) -> Result<(), paceline_comm::Error> {
+    match cell.call {
+        Call::AllReduce => comm.all_reduce(input, output, ReduceOp::Sum),
+        Call::ReduceScatter => comm.reduce_scatter(input, output, ReduceOp::Sum),
+        Call::AllGather => comm.all_gather(input, output),
+        Call::AllToAll => comm.all_to_all(input, output),
+        Call::Broadcast => comm.broadcast(output, 0),
+        Call::Reduce => comm.reduce(input, output, ReduceOp::Sum, 0),
+        Call::SendRecv => {
+            let (rank, ranks) = (comm.rank(), comm.size());
+            comm.send_recv(input, (rank + 1) % ranks, output, (rank + ranks - 1) % ranks)
+        }
+        Call::Copy => {
+            black_box(&mut *output).copy_from_slice(black_box(input));
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_and_type_between_threads() {
+        let comms = Communicator::in_process(3).expect("three ranks");
+        let calls = [
+            Call::AllReduce,
+            Call::ReduceScatter,
+            Call::AllGather,
+            Call::AllToAll,
+            Call::Broadcast,
+            Call::Reduce,
+            Call::SendRecv,
+            Call::Copy,
+        ];
+        let types = [ElementType::F32, ElementType::F64, ElementType::F16, ElementType::Bf16];
+        let cell = |(call, element)| Cell { call, element, bytes: 480, iterations: 3 };
+        let cells: Vec<Cell> = calls.iter().flat_map(|&call| types.map(|element| cell((call, element)))).collect();
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, &cells))).collect();
+            ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("right results"));
+        });
+    }
+
+    #[test]
+    fn buffers_begin_at_a_page() {
+        let (memory, first) = aligned(10, 0f32);
+        assert!(first + 10 <= memory.len());
+        assert_eq!(memory[first..].as_ptr().addr() % PAGE_BYTES, 0);
+    }
+}

@@ -62,16 +62,19 @@ impl Network {
         &self.agent
     }
 
-    /// Bytes that the interface of host 0 has sent so far.
+    /// Bytes that have crossed the cable so far, both ways.
     ///
     /// # Errors
     ///
     /// If they can't be read.
-    pub fn sent_bytes(&self) -> Result<u64, String> {
-        let file = format!("/sys/class/net/{INTERFACE}/statistics/tx_bytes");
-        let output = Command::new("ip").args(["netns", "exec", &self.names[0], "cat", &file]).output();
-        let text = output.map_err(|error| error.to_string())?.stdout;
-        String::from_utf8_lossy(&text).trim().parse().map_err(|_| format!("{file} holds no number"))
+    pub fn crossed_bytes(&self) -> Result<u64, String> {
+        let file = |way: &str| format!("/sys/class/net/{INTERFACE}/statistics/{way}_bytes");
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[0], "cat", &file("tx"), &file("rx")]);
+        let output = command.output().map_err(|error| format!("reading {}: {error}", file("tx")))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let ways: Vec<u64> = text.split_whitespace().filter_map(|way| way.parse().ok()).collect();
+        if let [sent, received] = ways[..] { Ok(sent + received) } else { Err(format!("{} can't be read", file("tx"))) }
     }
 
     fn write_agent(&self) -> std::io::Result<()> {
@@ -136,6 +139,8 @@ mod tests {
         let said = agent.output().expect("the script runs");
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(text.contains("10.78.0.2/24") && text.ends_with("side-b\n"), "{said:?}");
+        assert!(network.on(0, "ping").args(["-c1", "-s1000", "10.78.0.2"]).output().is_ok());
+        assert!(network.crossed_bytes().expect("counters") > 0);
         let names = network.names.clone();
         drop(network);
         let left = Command::new("ip").args(["netns", "list"]).output().expect("ip is here");

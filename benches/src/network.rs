@@ -39,6 +39,8 @@ impl Network {
         let [a, b] = &network.names[..] else { unreachable!("two were made") };
         ip(&["link", "add", INTERFACE, "netns", a, "type", "veth", "peer", "name", INTERFACE, "netns", b])?;
         for (host, name) in network.names.iter().enumerate() {
+            // Without IPv6, whose addresses can't be used at once: Intel MPI would take them and hang.
+            ip(&["-n", name, "link", "set", INTERFACE, "addrgenmode", "none"])?;
             ip(&["-n", name, "addr", "add", &format!("{}/24", address(host)), "dev", INTERFACE])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
             ip(&["-n", name, "link", "set", INTERFACE, "up"])?;

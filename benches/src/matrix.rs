@@ -142,6 +142,13 @@ impl Cell {
         let elements = self.bytes / self.element.bytes();
         if self.call.has_blocks() { elements / ranks } else { elements }
     }
+
+    /// What the timed calls move between the two halves of the ranks at least, both ways together, in bytes.
+    #[must_use]
+    pub fn crossing_bytes(&self, ranks: usize) -> u64 {
+        let blocks = if self.call.has_blocks() { ranks } else { 1 };
+        (self.count(ranks) * blocks * self.element.bytes() * self.iterations) as u64
+    }
 }
 
 impl Group {

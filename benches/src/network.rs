@@ -39,6 +39,8 @@ impl Network {
         let [a, b] = &network.names[..] else { unreachable!("two were made") };
         ip(&["link", "add", INTERFACE, "netns", a, "type", "veth", "peer", "name", INTERFACE, "netns", b])?;
         for (host, name) in network.names.iter().enumerate() {
+            // Without IPv6, whose announcements would be counted as traffic.
+            ip(&["-n", name, "link", "set", INTERFACE, "addrgenmode", "none"])?;
             ip(&["-n", name, "addr", "add", &format!("{}/24", address(host)), "dev", INTERFACE])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
             ip(&["-n", name, "link", "set", INTERFACE, "up"])?;
@@ -62,16 +64,19 @@ impl Network {
         &self.agent
     }
 
-    /// Bytes that the interface of host 0 has sent so far.
+    /// Bytes that have crossed the cable so far, both ways.
     ///
     /// # Errors
     ///
     /// If they can't be read.
-    pub fn sent_bytes(&self) -> Result<u64, String> {
-        let file = format!("/sys/class/net/{INTERFACE}/statistics/tx_bytes");
-        let output = Command::new("ip").args(["netns", "exec", &self.names[0], "cat", &file]).output();
-        let text = output.map_err(|error| error.to_string())?.stdout;
-        String::from_utf8_lossy(&text).trim().parse().map_err(|_| format!("{file} holds no number"))
+    pub fn crossed_bytes(&self) -> Result<u64, String> {
+        let file = |way: &str| format!("/sys/class/net/{INTERFACE}/statistics/{way}_bytes");
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[0], "cat", &file("tx"), &file("rx")]);
+        let output = command.output().map_err(|error| format!("reading {}: {error}", file("tx")))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let ways: Vec<u64> = text.split_whitespace().filter_map(|way| way.parse().ok()).collect();
+        if let [sent, received] = ways[..] { Ok(sent + received) } else { Err(format!("{} can't be read", file("tx"))) }
     }
 
     fn write_agent(&self) -> std::io::Result<()> {
@@ -136,6 +141,11 @@ mod tests {
         let said = agent.output().expect("the script runs");
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(text.contains("10.78.0.2/24") && text.ends_with("side-b\n"), "{said:?}");
+        let before = network.crossed_bytes().expect("counters");
+        // Nobody listens there, but the attempt and the refusal cross the cable.
+        let attempt = network.on(0, "bash").args(["-c", "exec 3<>/dev/tcp/10.78.0.2/9"]).output().expect("bash");
+        assert!(String::from_utf8_lossy(&attempt.stderr).contains("refused"), "{attempt:?}");
+        assert!(before < network.crossed_bytes().expect("counters"));
         let names = network.names.clone();
         drop(network);
         let left = Command::new("ip").args(["netns", "list"]).output().expect("ip is here");

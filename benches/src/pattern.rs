@@ -1,4 +1,4 @@
-//! What the buffers hold, so that every implementation's result can be checked: small whole numbers, exact in every type.
+//! What the buffers hold, so that every implementation's result can be checked: small numbers, exact in every type.
 //!
 //! `mpi/loop.c` and `gloo/loop.py` have the same rules.
 

@@ -127,7 +127,8 @@ impl Supervisor {
                 }
                 None if running.all_done() && silent => {
                     if outcomes.len() < cells {
-                        outcomes.push(Outcome::Failed("ended without a word about this cell".into()));
+                        let said = running.said(0);
+                        outcomes.push(Outcome::Failed(format!("ended without a word about this cell: {said}")));
                     }
                     return Ok(outcomes);
                 }
@@ -192,17 +193,22 @@ impl Running {
         let failed =
             |(_, child): &mut (String, Child)| child.try_wait().ok().flatten().filter(|status| !status.success());
         let (at, status) = self.children.iter_mut().map(failed).enumerate().find_map(|(at, end)| Some((at, end?)))?;
-        // Its descendants may hold its standard error open.
+        let said = self.said(at);
+        Some(format!("{}: {status}: {said}", self.children[at].0))
+    }
+
+    /// The end of what a process that is done wrote to its standard error.
+    fn said(&mut self, at: usize) -> String {
+        // Its descendants may hold it open.
         let error = &mut self.errors[at];
         let until = Instant::now() + GRACE / 4;
         while error.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let said = match error.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
+        match error.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
             Some(Ok(text)) if !text.is_empty() => text,
             _ => "(nothing on standard error)".into(),
-        };
-        Some(format!("{}: {status}: {said}", self.children[at].0))
+        }
     }
 
     fn signal(&mut self, signal: Signal) {

@@ -1,5 +1,6 @@
 //! Runs tables: in every round each library runs all sizes once, one library after the other.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use crate::matrix::{Call, Cell, ElementType, Group, Wire, iterations};
@@ -43,13 +44,18 @@ impl Run<'_> {
     ///
     /// If the user wants to stop; what was measured until then is in `results`.
     pub fn table(&self, group: Group, cells: &[Cell], results: &mut Results) -> Result<(), Interrupted> {
+        let shows = std::io::stderr().is_terminal();
         for round in 1..=self.rounds {
             for (library, of) in self.libraries.iter().enumerate() {
-                eprint!("\r\x1b[K{group}: round {round} of {}, {}", self.rounds, of.name());
+                if shows {
+                    eprint!("\r\x1b[K{group}: round {round} of {}, {}", self.rounds, of.name());
+                }
                 self.library(group, cells, library, results)?;
             }
         }
-        eprint!("\r\x1b[K");
+        if shows {
+            eprint!("\r\x1b[K");
+        }
         Ok(())
     }
 
@@ -68,7 +74,12 @@ impl Run<'_> {
         }
         while !left.is_empty() {
             let limits = Limits { start: START, cell: self.limit };
-            let outcomes = self.supervisor.run(of.job(&self.place(&group), &left), left.len(), limits)?;
+            let place = self.place(&group);
+            let before = place.network.map(Network::crossed_bytes);
+            let mut outcomes = self.supervisor.run(of.job(&place, &left), left.len(), limits)?;
+            if let (Some(before), Some(after)) = (before, place.network.map(Network::crossed_bytes)) {
+                check_crossing(before.and_then(|before| Ok(after? - before)), &left, group.ranks, &mut outcomes);
+            }
             let done: Vec<Cell> = left.drain(..outcomes.len().min(left.len())).collect();
             let fails_at_once = matches!(outcomes[..], [Outcome::Failed(_)]);
             for (cell, outcome) in done.iter().zip(&outcomes) {
@@ -105,6 +116,19 @@ impl Run<'_> {
     }
 }
 
+/// Times of what didn't go over the cable between the hosts don't count.
+fn check_crossing(crossed: Result<u64, String>, cells: &[Cell], ranks: usize, outcomes: &mut [Outcome]) {
+    let timed = |outcome: &Outcome| matches!(outcome, Outcome::Time(_));
+    let timed_cells = cells.iter().zip(&*outcomes).filter(|(_, outcome)| timed(outcome));
+    let least: u64 = timed_cells.map(|(cell, _)| cell.crossing_bytes(ranks)).sum();
+    let why = match crossed {
+        Ok(crossed) if least <= crossed => return,
+        Ok(crossed) => format!("{crossed} bytes went over the cable, less than the {least} there were to move"),
+        Err(why) => why,
+    };
+    outcomes.iter_mut().filter(|outcome| timed(outcome)).for_each(|outcome| *outcome = Outcome::Failed(why.clone()));
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -135,6 +159,21 @@ mod tests {
             command.args(["-c", &cells.iter().map(step).collect::<Vec<_>>().join("; ")]);
             Job { commands: vec![("rank 0".into(), command)] }
         }
+    }
+
+    #[test]
+    fn what_stays_off_the_cable_fails() {
+        let (cells, _) = GROUP.cells(&[4096, 8192], 2);
+        let least = cells[0].crossing_bytes(2);
+        let check = |crossed| {
+            let mut outcomes = [Outcome::Time(1.0), Outcome::TooSlow(1)];
+            check_crossing(crossed, &cells, 2, &mut outcomes);
+            outcomes
+        };
+        assert_eq!(check(Ok(least)), [Outcome::Time(1.0), Outcome::TooSlow(1)]);
+        let [Outcome::Failed(why), Outcome::TooSlow(1)] = check(Ok(least - 1)) else { panic!("it counts") };
+        assert!(why.contains("went over the cable"), "{why}");
+        assert_eq!(check(Err("no counter".into()))[0], Outcome::Failed("no counter".into()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Results as Markdown: a table for each wire, number of ranks, collective and type, and a summary.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use crate::matrix::Group;
@@ -27,21 +27,22 @@ impl Table<'_> {
     }
 
     /// The reasons for cells without a time, each once.
-    fn reasons(&self) -> BTreeSet<String> {
-        let mut reasons = BTreeSet::new();
+    fn reasons(&self) -> Vec<String> {
+        let mut sizes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (library, name) in self.results.libraries.iter().enumerate() {
             for bytes in self.results.sizes(self.group) {
-                match self.entry(bytes, library).and_then(Entry::end) {
-                    Some(Outcome::NotOffered(why)) => reasons.insert(format!("{name}, not offered: {why}")),
+                let reason = match self.entry(bytes, library).and_then(Entry::end) {
+                    Some(Outcome::NotOffered(why)) => format!("{name}, not offered: {why}"),
                     Some(Outcome::TooSlow(seconds)) => {
-                        reasons.insert(format!("{name}, too slow: a round of a cell took more than {seconds} s"))
+                        format!("{name}, too slow: a round of a cell took more than {seconds} s")
                     }
-                    Some(Outcome::Failed(why)) => reasons.insert(format!("{name}, failed at {bytes}: {why}")),
-                    Some(Outcome::Time(_)) | None => false,
+                    Some(Outcome::Failed(why)) => format!("{name}, failed: {why}"),
+                    Some(Outcome::Time(_)) | None => continue,
                 };
+                sizes.entry(reason).or_default().push(bytes.to_string());
             }
         }
-        reasons
+        sizes.into_iter().map(|(reason, sizes)| format!("{} bytes: {reason}", sizes.join(", "))).collect()
     }
 }
 
@@ -116,9 +117,9 @@ mod tests {
 | 64 | 6.00 | 3.00 | failed | 0.50 |
 | 512 | 7.00 | too slow | not offered | - |
 
-- mpich, failed at 64: rank 1: oh dear
-- mpich, not offered: no such type
-- open mpi, too slow: a round of a cell took more than 20 s
+- 64 bytes: mpich, failed: rank 1: oh dear
+- 512 bytes: mpich, not offered: no such type
+- 512 bytes: open mpi, too slow: a round of a cell took more than 20 s
 ";
         assert_eq!(text, want);
     }

@@ -19,8 +19,9 @@ use paceline_benches::{chart, csv, worker};
 
 /// Compares paceline's collectives with the libraries that are here.
 ///
-/// In every round each library runs all sizes of a table once, one library after the other; tables hold the medians over
-/// the rounds of the slowest rank's time per call. Nothing is installed: libraries that aren't found are named as missing.
+/// In every round each library runs all sizes of a table once, one library after the other; tables hold the medians
+/// over the rounds of the slowest rank's time per call. Nothing is installed: libraries that aren't found are named as
+/// missing.
 #[derive(Parser)]
 struct Options {
     /// Everything: all collectives, sizes, types and wires, with 2, 4 and 8 ranks. Takes hours.
@@ -149,7 +150,7 @@ fn compare(options: &Options) -> Result<(), String> {
     let mut results = Results::new(libraries.iter().map(|library| library.name()).collect());
     let ended = measure(&run, &tables, &options.sizes(), &mut results);
     println!(
-        "## Summary\n\nBest peer / paceline, above 1 where paceline is quicker.\n\n{}",
+        "\n## Summary\n\nBest peer / paceline, above 1 where paceline is quicker.\n\n{}",
         Summary { results: &results }
     );
     write_outputs(options, &results, &libraries, &machine)?;

@@ -1,7 +1,7 @@
 """The loop that `side_by_side` runs for every implementation, over gloo, by way of torch.distributed.
 
-Arguments: the file where the ranks meet, then call:type:bytes:iterations, each one cell. RANK and WORLD_SIZE say who this
-is. Rank 0 prints, as each cell is done, "time <microseconds per call>", the slowest rank's, or "refused <why>".
+Arguments: the file where the ranks meet, then call:type:bytes:iterations, each one cell. RANK and WORLD_SIZE say
+who this is. Rank 0 prints, as each cell is done, "time <microseconds per call>", the slowest rank's, or "refused <why>".
 pattern.rs says what the buffers hold. all_reduce and reduce exist in place only: after the check they sum zeros, which
 stay what they are.
 """

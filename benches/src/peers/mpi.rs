@@ -84,7 +84,7 @@ impl Mpi {
         }
         let tcp = wire == Some(Wire::Tcp);
         let more: &[_] = match self.kind {
-            Kind::Intel if tcp => &[("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp"), ("FI_TCP_IFACE", INTERFACE)],
+            Kind::Intel if tcp => &[("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp")],
             Kind::Intel => &[("I_MPI_FABRICS", "shm")],
             // Which of the two communication layers it was built with isn't known here.
             Kind::Mpich if tcp => &[

@@ -109,10 +109,8 @@ impl Core {
             match waiter.next() {
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
-                Pause::FirstYield => {
-                    if !self.clear_the_way(mine)? {
-                        std::thread::yield_now();
-                    }
+                Pause::Clear => {
+                    self.clear_the_way(mine)?;
                 }
                 Pause::Sleep => self.idle(attention, mine)?,
             }

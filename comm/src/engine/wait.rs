@@ -7,11 +7,14 @@ pub(crate) enum Pause {
     Spin,
     /// Let another thread run, then look again.
     Yield,
-    /// As [`Pause::Yield`], the first time: a good moment for what costs a little.
-    FirstYield,
+    /// Look for what may be in the way, then look again.
+    Clear,
     /// Sleep until something happens.
     Sleep,
 }
+
+/// Looks before it is worth looking for what may be in the way.
+const CLEAR_AFTER: u32 = 2_000;
 
 /// How long to look before giving way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +30,9 @@ impl WaitPolicy {
     pub(crate) fn for_host(ranks: usize, cores: usize, sockets: bool) -> WaitPolicy {
         match (ranks > cores, sockets) {
             (true, _) => WaitPolicy { spins: 5, yields: 200 },
-            (false, false) => WaitPolicy { spins: 2_000, yields: 200 },
+            // Longer than it takes to wake a peer. Who gives way sooner loses its core to whatever else wants it, and then
+            // the peer sleeps as well: every call would take two wake-ups.
+            (false, false) => WaitPolicy { spins: 20_000, yields: 10 },
             (false, true) => WaitPolicy { spins: 100, yields: 20 },
         }
     }
@@ -57,8 +62,8 @@ impl Waiter {
         let WaitPolicy { spins, yields } = self.policy;
         self.looks = self.looks.saturating_add(1);
         match self.looks {
+            looks if looks == CLEAR_AFTER.min(spins) + 1 => Pause::Clear,
             looks if looks <= spins => Pause::Spin,
-            looks if looks == spins + 1 => Pause::FirstYield,
             looks if looks <= spins + yields => Pause::Yield,
             _ => Pause::Sleep,
         }
@@ -73,8 +78,8 @@ mod tests {
     fn gives_way_step_by_step() {
         let mut waiter = Waiter::new(WaitPolicy { spins: 2, yields: 2 });
         let pauses: Vec<_> = (0..6).map(|_| waiter.next()).collect();
-        use Pause::{FirstYield, Sleep, Spin, Yield};
-        assert_eq!(pauses, [Spin, Spin, FirstYield, Yield, Sleep, Sleep]);
+        use Pause::{Clear, Sleep, Spin, Yield};
+        assert_eq!(pauses, [Spin, Spin, Clear, Yield, Sleep, Sleep]);
         waiter.reset();
         assert_eq!(waiter.next(), Spin);
     }

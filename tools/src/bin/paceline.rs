@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{explain, launch, rows};
+use paceline_tools::{explain, launch, log, rows, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -18,6 +18,7 @@ enum Command {
     Launch(launch::arguments::Arguments),
     Explain(explain::Arguments),
     Rows(rows::Arguments),
+    Tune(tune::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -37,5 +38,12 @@ fn main() -> ExitCode {
             print!("{}", rows::text(&arguments));
             ExitCode::SUCCESS
         }
+        Command::Tune(arguments) => match log::begin() {
+            Ok(()) => tune::main(&arguments),
+            Err(why) => {
+                eprintln!("paceline tune: {why}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }

@@ -1,4 +1,4 @@
-//! `paceline`: starts jobs and shows what the library would do.
+//! `paceline`: starts jobs, and shows and measures what the library would do.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Launch(arguments) => ExitCode::from(launch::main(&arguments)),
-        Command::Explain(arguments) => match explain::text(&arguments) {
+        Command::Explain(arguments) => match log::begin().and_then(|()| explain::text(&arguments)) {
             Ok(text) => {
                 print!("{}", text.unwrap_or_default());
                 ExitCode::SUCCESS

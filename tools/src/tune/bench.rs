@@ -25,7 +25,7 @@ impl Effort {
         Effort { largest: 16 << 20, factor: 4, sample_s: 100e-6, cell_s: 0.25, repetitions: (7, 31) };
     /// What takes a few seconds.
     pub const QUICK: Effort =
-        Effort { largest: 1 << 20, factor: 16, sample_s: 50e-6, cell_s: 0.03, repetitions: (3, 9) };
+        Effort { largest: 1 << 20, factor: 16, sample_s: 50e-6, cell_s: 0.03, repetitions: (5, 11) };
 
     /// The sizes to be measured between so many ranks: each holds whole elements for every rank's block.
     #[must_use]
@@ -66,9 +66,14 @@ impl Bench<'_> {
         Bench { comm, effort, input: vec![0; effort.largest], output: vec![0; effort.largest] }
     }
 
-    /// How long each of the rows takes for a whole message of `bytes`, in seconds: the median over repetitions of the
-    /// slowest rank's time. The same numbers on all ranks.
+    /// How long each of the rows takes for a whole message of `bytes`: the median over repetitions.
     pub fn seconds(&mut self, collective: Collective, rows: &[&str], bytes: usize) -> Result<Vec<f64>> {
+        Ok(self.samples(collective, rows, bytes)?.iter().map(|samples| median(samples)).collect())
+    }
+
+    /// For each of the rows the slowest rank's time of a call, in seconds, in each repetition: the first of one row was
+    /// taken with the first of the others. The same numbers on all ranks.
+    pub fn samples(&mut self, collective: Collective, rows: &[&str], bytes: usize) -> Result<Vec<Vec<f64>>> {
         let wish = |name: &&str| CallOptions { algorithm: Some((*name).to_owned()), ..CallOptions::default() };
         let handles: Vec<Communicator> = rows.iter().map(|name| self.comm.with(wish(name))).collect();
         let roots = if collective.has_root() { self.comm.size().min(ROOTS_MAX) } else { 1 };
@@ -100,7 +105,7 @@ impl Bench<'_> {
         }
         times.sort_by_key(|(row, _)| *row);
         let times = self.slowest(times.into_iter().map(|(_, seconds)| seconds).collect())?;
-        Ok(times.chunks(repetitions).map(median).collect())
+        Ok(times.chunks(repetitions).map(<[f64]>::to_vec).collect())
     }
 
     /// The time of each of a few calls, one behind the other, on this rank.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use paceline_comm::{Collective, Communicator, Result};
 
 use super::bench::{Bench, Effort};
-use super::choose::Cell;
+use super::choose::{Cell, Timed};
 use super::survey::survey;
 
 /// How much slower than the quickest a chosen row may be.
@@ -29,13 +29,14 @@ pub fn check(comm: &Communicator, effort: Effort) -> Result<Found> {
         survey.collectives.into_iter().flat_map(|(c, cells)| cells.into_iter().map(move |l| (c, l)))
     {
         // A row that was left out had been far behind at the size before.
-        if cell.seconds(cell.chosen).is_some_and(|seconds| !is_slow(seconds, cell.best().1)) {
+        if cell.seconds(cell.chosen).is_some_and(|seconds| !is_slow(seconds, cell.best().seconds)) {
             continue;
         }
-        let rows = [cell.chosen, cell.best().0];
-        let again = bench.seconds(collective, &rows, cell.bytes)?;
-        if is_slow(again[0], again[1]) {
-            slow.push((collective, Cell { times: rows.into_iter().zip(again).collect(), ..cell }));
+        let rows = [cell.chosen, cell.best().row];
+        let again = bench.samples(collective, &rows, cell.bytes)?;
+        let times: Vec<Timed> = rows.into_iter().zip(again).map(|(row, samples)| Timed::new(row, samples)).collect();
+        if is_slow(times[0].seconds, times[1].seconds) && times[1].mostly_beats(&times[0]) {
+            slow.push((collective, Cell { times, ..cell }));
         }
     }
     Ok(Found { cells, slow })
@@ -56,8 +57,7 @@ pub fn text(comm: &Communicator, found: &Found) -> String {
         line(format!("{a:<15} {b:>9}  {c:<19} {d:>10}  {e:<19} {f:>10} {g:>7}"));
     }
     for (collective, cell) in &found.slow {
-        let (best, least) = cell.best();
-        let seconds = cell.times[0].1;
+        let (best, least, seconds) = (cell.times[1].row, cell.times[1].seconds, cell.times[0].seconds);
         let (chosen, bytes, slower) = (cell.chosen, cell.bytes, (seconds / least - 1.0) * 100.0);
         let (us, least) = (seconds * 1e6, least * 1e6);
         line(format!("{collective:<15} {bytes:>9}  {chosen:<19} {us:>10.2}  {best:<19} {least:>10.2} {slower:>5.0} %"));

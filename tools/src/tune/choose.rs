@@ -2,10 +2,36 @@
 
 use paceline_comm::Crossover;
 
+use super::bench::median;
+
 /// A row so many times slower than the quickest is not timed at the next size.
 pub const SLOW: f64 = 5.0;
 /// Rows that are slower than the quickest by no more than this share may be chosen for other reasons.
 const MARGIN: f64 = 0.05;
+/// In what share of the repetitions a row must have been quicker to take another's place.
+const MOSTLY: f64 = 0.75;
+
+/// One row's times.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Timed {
+    pub row: &'static str,
+    /// The median.
+    pub seconds: f64,
+    /// By repetition, in which all rows took turns.
+    pub samples: Vec<f64>,
+}
+
+impl Timed {
+    pub fn new(row: &'static str, samples: Vec<f64>) -> Timed {
+        Timed { row, seconds: median(&samples), samples }
+    }
+
+    /// Whether this row was the quicker in most repetitions; on a busy machine medians differ by chance.
+    pub fn mostly_beats(&self, other: &Timed) -> bool {
+        let wins = self.samples.iter().zip(&other.samples).filter(|(mine, its)| mine < its).count();
+        wins as f64 >= MOSTLY * self.samples.len() as f64
+    }
+}
 
 /// One collective at one size.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,26 +42,33 @@ pub struct Cell {
     pub chosen: &'static str,
     /// The cheapest row.
     pub priced: &'static str,
-    /// The rows that were timed, and their seconds; never empty.
-    pub times: Vec<(&'static str, f64)>,
+    /// The rows that were timed; never empty.
+    pub times: Vec<Timed>,
 }
 
 impl Cell {
-    pub fn seconds(&self, row: &str) -> Option<f64> {
-        self.times.iter().find(|(name, _)| *name == row).map(|(_, seconds)| *seconds)
+    fn timed(&self, row: &str) -> Option<&Timed> {
+        self.times.iter().find(|timed| timed.row == row)
     }
 
-    pub fn best(&self) -> (&'static str, f64) {
-        let best = self.times.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        *best.expect("some row was timed")
+    pub fn seconds(&self, row: &str) -> Option<f64> {
+        self.timed(row).map(|timed| timed.seconds)
+    }
+
+    pub fn best(&self) -> &Timed {
+        self.times.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("some row was timed")
     }
 
     /// The row to choose, after `before` was chosen at the size before: the cheapest, or else the same as before, if
-    /// hardly slower than the quickest.
+    /// hardly slower than the quickest or not reliably so.
     fn choice(&self, before: Option<&'static str>) -> &'static str {
-        let (quickest, least) = self.best();
-        let near = |row: &&'static str| self.seconds(row).is_some_and(|seconds| seconds <= least * (1.0 + MARGIN));
-        [Some(self.priced), before].into_iter().flatten().find(near).unwrap_or(quickest)
+        let quickest = self.best();
+        let near = |row: &&'static str| {
+            self.timed(row).is_some_and(|timed| {
+                timed.seconds <= quickest.seconds * (1.0 + MARGIN) || !quickest.mostly_beats(timed)
+            })
+        };
+        [Some(self.priced), before].into_iter().flatten().find(near).unwrap_or(quickest.row)
     }
 }
 
@@ -63,7 +96,8 @@ mod tests {
     use super::*;
 
     fn cell(bytes: usize, priced: &'static str, times: &[(&'static str, f64)]) -> Cell {
-        Cell { bytes, chosen: priced, priced, times: times.to_vec() }
+        let times = times.iter().map(|(row, seconds)| Timed::new(row, vec![*seconds; 4])).collect();
+        Cell { bytes, chosen: priced, priced, times }
     }
 
     fn rows(cells: &[Cell]) -> Vec<(usize, String)> {
@@ -75,6 +109,16 @@ mod tests {
         assert_eq!(rows(&[cell(8, "a", &[("a", 1.04), ("b", 1.0)])]), [(0, "a".to_owned())]);
         assert_eq!(rows(&[cell(8, "a", &[("a", 1.06), ("b", 1.0)])]), [(0, "b".to_owned())]);
         assert_eq!(rows(&[cell(8, "c", &[("a", 1.06), ("b", 1.0)])]), [(0, "b".to_owned())], "c was not timed");
+    }
+
+    #[test]
+    fn the_cheapest_is_kept_where_it_is_not_reliably_slower() {
+        let of = |samples: [f64; 4]| {
+            let times = vec![Timed::new("a", samples.to_vec()), Timed::new("b", vec![1.0; 4])];
+            rows(&[Cell { times, ..cell(8, "a", &[]) }])[0].1.clone()
+        };
+        assert_eq!(of([2.0, 2.0, 0.9, 2.0]), "b");
+        assert_eq!(of([2.0, 0.9, 0.9, 2.0]), "a");
     }
 
     #[test]

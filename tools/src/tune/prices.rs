@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use paceline_comm::algorithm;
-use paceline_comm::{CallOptions, Collective, Communicator, Prices, ReduceOp, Result};
+use paceline_comm::{CallOptions, Collective, Communicator, LinkKind, Prices, ReduceOp, Result};
 
 use super::bench::{Bench, Effort, whole};
 
@@ -41,8 +41,8 @@ pub fn measure(comm: &Communicator, effort: Effort) -> Result<std::result::Resul
     let mut copy = [times.copy_byte_s];
     comm.all_reduce_in_place(&mut copy, ReduceOp::Max)?;
     times.copy_byte_s = copy[0];
-    let kind = [paceline_comm::LinkKind::Inproc, paceline_comm::LinkKind::Shm].into_iter();
-    let kind = kind.find(|kind| kind.name() == among.link).unwrap_or(paceline_comm::LinkKind::Tcp);
+    let memory = [LinkKind::Inproc, LinkKind::Shm];
+    let kind = memory.into_iter().find(|kind| kind.name() == among.link).unwrap_or(LinkKind::Tcp);
     Ok(Ok(times.prices(n as u32, Prices::standard(kind))))
 }
 
@@ -132,7 +132,6 @@ impl<T: Copy + Default, const N: usize> Transposed<T, N> for [Result<T>; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline_comm::LinkKind;
     use paceline_comm::schedule::cost::Costs;
 
     /// Times that known prices would lead to give these prices back.

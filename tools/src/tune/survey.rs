@@ -3,7 +3,7 @@
 use paceline_comm::{Collective, Communicator, MeasuredChoices, Prices, Profile, ProfileHost, Result};
 
 use super::bench::{Bench, Effort};
-use super::choose::{Cell, SLOW, crossovers};
+use super::choose::{Cell, SLOW, Timed, crossovers};
 use crate::perf::machine;
 
 /// What was measured.
@@ -23,8 +23,8 @@ pub fn survey(comm: &Communicator, effort: Effort) -> Result<Survey> {
             let hopeless = agreed(comm, cells.last(), &by_price)?;
             let rows: Vec<&'static str> =
                 by_price.iter().zip(&hopeless).filter(|(_, hopeless)| !**hopeless).map(|(row, _)| *row).collect();
-            let seconds = bench.seconds(collective, &rows, bytes)?;
-            let times = rows.into_iter().zip(seconds).collect();
+            let samples = bench.samples(collective, &rows, bytes)?;
+            let times = rows.into_iter().zip(samples).map(|(row, samples)| Timed::new(row, samples)).collect();
             cells.push(Cell { bytes, chosen: explained.chosen, priced: by_price[0], times });
         }
         collectives.push((collective, cells));
@@ -36,7 +36,7 @@ pub fn survey(comm: &Communicator, effort: Effort) -> Result<Survey> {
 fn agreed(comm: &Communicator, before: Option<&Cell>, rows: &[&'static str]) -> Result<Vec<bool>> {
     let is_hopeless = |row: &&'static str| {
         let seconds = before.and_then(|cell| cell.seconds(row));
-        before.zip(seconds).is_some_and(|(cell, seconds)| seconds > SLOW * cell.best().1)
+        before.zip(seconds).is_some_and(|(cell, seconds)| seconds > SLOW * cell.best().seconds)
     };
     let mut said: Vec<u8> = rows.iter().map(|row| u8::from(is_hopeless(row))).collect();
     comm.broadcast(&mut said, 0)?;

@@ -66,10 +66,15 @@ impl Machine {
 }
 
 /// How much a rank publishes and takes in a call over the boards.
-pub(super) fn board_bytes(collective: Collective, size: usize, bytes: usize) -> f64 {
+fn board_bytes(collective: Collective, size: usize, bytes: usize) -> f64 {
     let published = published_bytes(collective, size, bytes) as f64;
-    let (peers, split) = ((size - 1) as f64, matches!(collective, Collective::AllToAll | Collective::ReduceScatter));
-    published + if split { published * peers / size as f64 } else { published * peers }
+    let (ranks, peers) = (size as f64, (size - 1) as f64);
+    let taken = match collective {
+        Collective::AllToAll | Collective::ReduceScatter => published * peers / ranks,
+        Collective::Scatter => published / ranks,
+        _ => published * peers,
+    };
+    published + taken
 }
 
 /// What a row costs beside its messages, whatever their length: rows that fold whole messages from scratch make that

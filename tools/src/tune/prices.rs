@@ -86,8 +86,9 @@ impl Times {
         let step = (LARGE - MEDIUM) as f64;
         let byte_s = (self.tree[2] - self.tree[1]) / step / tree.path.sent;
         let slope = (self.doubling[2] - self.doubling[1]) / step;
-        let fold_byte_s = (slope - doubling.path.sent * byte_s) / doubling.path.folded;
         let copy_byte_s = self.copy_byte_s;
+        let beside_s = doubling.path.sent * byte_s + doubling.path.copied * copy_byte_s;
+        let fold_byte_s = (slope - beside_s) / doubling.path.folded;
         let mut prices = Prices { latency_s, message_s, byte_s, fold_byte_s, copy_byte_s, ..standard };
         if let Some(board) = self.board {
             let call_s = (self.tree[0] - tree.latencies * latency_s - tree.path.messages * message_s).max(0.0);
@@ -95,7 +96,9 @@ impl Times {
             // In an all-gather a rank publishes its block and takes the others': the whole message.
             prices.board_byte_s = (board[1] - board[0]) / (sizes[1] - sizes[0]);
             let fixed_s = board[0] - sizes[0] * prices.board_byte_s - call_s;
-            let share = fixed_s / (standard.board_latency_s + f64::from(n - 1) * standard.board_peer_s);
+            let usual_s = standard.board_latency_s + f64::from(n - 1) * standard.board_peer_s;
+            // A call over the boards may cost less than another one without its messages.
+            let share = (fixed_s / usual_s).max(0.1);
             prices.board_latency_s = share * standard.board_latency_s;
             prices.board_peer_s = share * standard.board_peer_s;
         }

@@ -17,8 +17,10 @@ mod sync;
 pub use collective::Collective;
 pub use communicator::{Buffer, Communicator, Group, Work};
 pub use error::{CallName, Error, ErrorKind, Result};
-pub use paceline_transport::rendezvous::{Rendezvous, Setup};
+pub use paceline_transport::rendezvous::{ProfilePlace, Rendezvous, Setup};
 pub use paceline_transport::{Environment, LinkKind, Peer};
 pub use reduce::{DataType, Element, ReduceOp};
 pub use request::{Buffers, CallOptions, Counts, Request};
-pub use select::{Explanation, Offer};
+pub use select::{
+    Circumstances, Crossover, Explanation, Measured, MeasuredChoices, Offer, Prices, Profile, ProfileError, ProfileHost,
+};

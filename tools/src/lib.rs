@@ -1,7 +1,9 @@
-//! The command-line tools: the `*_perf` family, which speaks nccl-tests' language, and `paceline`, which starts ranks.
+//! The command-line tools: the `*_perf` family, which speaks nccl-tests' language, and `paceline`, which starts ranks
+//! and says, measures and keeps what the library chooses.
 
 pub mod explain;
 pub mod launch;
 pub mod log;
 pub mod perf;
 pub mod rows;
+pub mod tune;

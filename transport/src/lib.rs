@@ -37,5 +37,5 @@ pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
 pub use memory::Region;
 pub use mesh::{Fabric, GroupId, MeshError, SharedMemory};
-pub use rendezvous::{Exchanged, Rendezvous, RendezvousError, Setup};
+pub use rendezvous::{Exchanged, ProfilePlace, Rendezvous, RendezvousError, Setup};
 pub use stream::copy as copy_past_caches;

@@ -21,7 +21,7 @@ use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, Kin, WaitPolicy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
-use crate::select::{Explanation, Facts};
+use crate::select::{Circumstances, Explanation, Facts};
 
 pub use buffer::Buffer;
 pub use group::Group;
@@ -259,6 +259,12 @@ impl Communicator {
             return Err(Error::invalid(format!("{collective} is a message: there is nothing to choose")));
         }
         self.inner.facts.explain(collective, bytes, &self.options)
+    }
+
+    /// What measured choices depend on, the same on all ranks.
+    #[must_use]
+    pub fn circumstances(&self) -> Circumstances {
+        self.inner.facts.circumstances()
     }
 
     /// Ends every call under way on all ranks, and all later ones, with an error that gives `reason`.

@@ -27,6 +27,8 @@ pub(super) struct Outline {
 /// A small call that has been found sound.
 pub(super) struct Ready {
     outline: Outline,
+    /// Whether the call asked for the plan's row, rather than for none.
+    wished: bool,
     plan: SharedPlan,
     stamps: Stamps,
     /// Where input and output begin in their buffers, and their lengths.
@@ -44,9 +46,14 @@ const KEPT: usize = 8;
 
 impl Readies {
     #[inline]
-    fn find(&self, outline: &Outline) -> Option<Arc<Ready>> {
+    fn find(&self, outline: &Outline, wish: Option<&str>) -> Option<Arc<Ready>> {
         let mut recent = self.recent.lock().expect("no panic while held");
-        let place = recent.iter().position(|ready| ready.outline == *outline)?;
+        let same = |ready: &Ready| {
+            ready.outline == *outline
+                && ready.wished == wish.is_some()
+                && wish.is_none_or(|name| name == ready.plan.row)
+        };
+        let place = recent.iter().position(|ready| same(ready))?;
         if place > 0 {
             recent[..=place].rotate_right(1);
         }
@@ -93,10 +100,7 @@ impl Communicator {
     /// Runs a call the short way, if one like it has been made before and nothing else is under way.
     #[inline]
     pub(super) fn run_quick(&self, request: &mut Request<'_>) -> Option<Result<()>> {
-        if self.options.algorithm.is_some() {
-            return None;
-        }
-        let ready = self.inner.readies.find(&Outline::of(request)?)?;
+        let ready = self.inner.readies.find(&Outline::of(request)?, self.options.algorithm.as_deref())?;
         let (input, output) = addresses(&mut request.buffers)?;
         let inner = &self.inner;
         inner.engine.run_quick(|| {
@@ -126,10 +130,11 @@ impl Communicator {
 
     /// Keeps what is known of a prepared call for others like it, if they may take the short way.
     pub(super) fn keep_ready(&self, outline: Option<Outline>, buffers: (usize, usize), prepared: &Prepared) {
-        let Some(outline) = outline.filter(|_| self.options.algorithm.is_none() && prepared.is_quick()) else { return };
+        let Some(outline) = outline.filter(|_| prepared.is_quick()) else { return };
         let (input, output) = prepared.places();
         self.inner.readies.keep(Ready {
             outline,
+            wished: self.options.algorithm.is_some(),
             plan: prepared.plan().clone(),
             stamps: prepared.stamps().clone(),
             input: (input.0.addr() - buffers.0, input.1),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::SimNetwork;
-use paceline_transport::{Clock, Environment, Fabric, GroupId, MeshError, Setup};
+use paceline_transport::{Clock, Environment, Fabric, GroupId, MeshError, ProfilePlace, Setup};
 
 use super::{Communicator, Roots};
 use crate::engine::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::CallOptions;
-use crate::select::{Facts, Overrides};
+use crate::select::{Brought, Facts, Profile};
 
 impl Communicator {
     /// Communicators of `size` ranks in this process, in rank order: one for each thread.
@@ -99,7 +99,7 @@ impl Communicator {
     /// # Errors
     ///
     /// Ranks are missing at the deadline (the error names them), come twice, disagree on how many they are, don't know
-    /// the token, or can't be joined by an allowed link.
+    /// the token, or can't be joined by an allowed link; or the setup names a profile that can't be used.
     pub fn connect(setup: &Setup) -> Result<Communicator> {
         Ok(Communicator::connect_threads(setup, 1)?.remove(0))
     }
@@ -114,12 +114,13 @@ impl Communicator {
     ///
     /// If `threads` is 0.
     pub fn connect_threads(setup: &Setup, threads: usize) -> Result<Vec<Communicator>> {
-        let overrides: Overrides = setup.algorithm.as_deref().unwrap_or_default().parse()?;
+        let overrides = setup.algorithm.as_deref().unwrap_or_default().parse()?;
+        let brought = Arc::new(Brought { overrides, profile: read_profile(&setup.profile)? });
         let joined = Fabric::join_threads(setup, threads)?;
         let size = joined[0].1.size();
         let members: Arc<[usize]> = (0..size).collect();
         let begin = |(fabric, endpoint)| {
-            let facts = Facts::unknown(size, overrides.clone());
+            let facts = Facts::unknown(size, brought.clone());
             Communicator::over(endpoint, Roots::of(fabric), (GroupId::WORLD, members.clone()), facts, setup.timeout)
                 .agree(setup.init_timeout)
         };
@@ -143,11 +144,31 @@ impl Communicator {
         let mut all = vec![0u8; mine.len() * self.size()];
         let first = CallOptions { timeout: Some(timeout), algorithm: Some("bruck".into()) };
         self.with(first).all_gather(&mine, &mut all)?;
-        let facts = self.inner.facts.decode(&all)?;
+        let facts = self.inner.facts.decode(self.rank(), &all)?;
         let inner = Arc::get_mut(&mut self.inner).expect("nobody else knows the communicator yet");
         inner.facts = facts;
         Ok(self)
     }
+}
+
+/// What was measured on this host, and the file that says so.
+fn read_profile(place: &ProfilePlace) -> Result<Option<(Profile, String)>> {
+    let Some(path) = place.path() else { return Ok(None) };
+    let (name, named) = (path.display().to_string(), matches!(place, ProfilePlace::Named(_)));
+    let why = match std::fs::read_to_string(path) {
+        Ok(text) => match Profile::parse(&text) {
+            Ok(profile) => return Ok(Some((profile, name))),
+            Err(error) => error.to_string(),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !named => return Ok(None),
+        Err(error) => error.to_string(),
+    };
+    if named {
+        let hint = "write it with `paceline tune`, or set PACELINE_PROFILE=none";
+        return Err(Error::invalid(format!("the profile {name} can't be used: {why}")).hint(hint));
+    }
+    tracing::warn!("the profile {name} is ignored: {why}");
+    Ok(None)
 }
 
 impl From<MeshError> for Error {

@@ -44,7 +44,7 @@ impl Communicator {
         let patience = self.patience();
         let deadline = Instant::now() + patience;
         let endpoint = self.inner.roots.fabric.connect(id, &members, deadline)?;
-        let facts = Facts::unknown(members.len(), self.inner.facts.overrides().clone());
+        let facts = Facts::unknown(members.len(), self.inner.facts.brought().clone());
         let (roots, timeout) = (self.inner.roots.clone(), self.inner.timeout);
         Communicator::over(endpoint, roots, (id, members), facts, timeout).agree(patience)
     }

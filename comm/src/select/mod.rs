@@ -1,24 +1,33 @@
 //! Which row runs a call: the same on every rank, because it depends only on what all ranks know.
 
+mod agreement;
 mod costs;
 mod explain;
 mod overrides;
+mod prices;
+mod profile;
+
+use std::sync::Arc;
 
 use paceline_transport::LinkKind;
 
 use crate::algorithm::{ROWS, Row};
 use crate::collective::Collective;
 use crate::engine::{Slicing, fits_on_boards};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::request::CallOptions;
 
-pub use explain::{Explanation, Offer};
+pub(crate) use agreement::Brought;
+pub use explain::{Explanation, Measured, Offer};
 pub(crate) use overrides::Overrides;
+pub use prices::Prices;
+pub use profile::{Circumstances, Crossover, MeasuredChoices, Profile, ProfileError, ProfileHost};
 
 use costs::Machine;
+use profile::Found;
 
 /// What all ranks of a communicator know alike, and the choice depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Facts {
     size: usize,
     /// The slowest kind of link between any two ranks.
@@ -27,7 +36,12 @@ pub(crate) struct Facts {
     crowding: u32,
     /// Whether all ranks show each other boards.
     boards: bool,
-    overrides: Overrides,
+    /// What the slowest kind of link charges.
+    prices: Prices,
+    /// Whether all ranks brought the same measured choices.
+    measured: bool,
+    /// What this rank brought. All have brought the same wishes, and the same choices if these are used.
+    brought: Arc<Brought>,
 }
 
 /// A row that has been chosen.
@@ -37,9 +51,6 @@ pub(crate) struct Choice {
     pub(crate) number: usize,
 }
 
-/// What one rank says of itself when the ranks agree.
-const FACT_BYTES: usize = 13;
-
 impl Facts {
     pub(crate) fn in_process(size: usize) -> Facts {
         Facts { boards: size > 1, ..Facts::simulated(size) }
@@ -47,44 +58,19 @@ impl Facts {
 
     /// Of a simulated network, whose links are priced as memory.
     pub(crate) fn simulated(size: usize) -> Facts {
-        Facts { slowest: LinkKind::Inproc, crowding: crowding(size), ..Facts::unknown(size, Overrides::default()) }
+        let (slowest, crowding) = (LinkKind::Inproc, crowding(size));
+        Facts { slowest, crowding, prices: Prices::standard(slowest), ..Facts::unknown(size, Arc::default()) }
     }
 
     /// What a rank may assume before it has heard of the others.
-    pub(crate) fn unknown(size: usize, overrides: Overrides) -> Facts {
-        Facts { size, slowest: LinkKind::Tcp, crowding: 1, boards: false, overrides }
+    pub(crate) fn unknown(size: usize, brought: Arc<Brought>) -> Facts {
+        let (slowest, crowding, prices) = (LinkKind::Tcp, 1, Prices::standard(LinkKind::Tcp));
+        Facts { size, slowest, crowding, boards: false, prices, measured: false, brought }
     }
 
-    pub(crate) fn overrides(&self) -> &Overrides {
-        &self.overrides
-    }
-
-    /// What this rank, whose slowest link is `slowest` and whose host has `neighbours` ranks, tells the others.
-    pub(crate) fn encode(&self, slowest: LinkKind, neighbours: usize) -> [u8; FACT_BYTES] {
-        let mut bytes = [0; FACT_BYTES];
-        bytes[0] = slowest as u8;
-        bytes[1..5].copy_from_slice(&crowding(neighbours).to_le_bytes());
-        bytes[5..].copy_from_slice(&self.overrides.digest().to_le_bytes());
-        bytes
-    }
-
-    /// The facts that follow from what all ranks said.
-    pub(crate) fn decode(&self, all: &[u8]) -> Result<Facts> {
-        let mine = self.overrides.digest().to_le_bytes();
-        let others = all.chunks_exact(FACT_BYTES).enumerate().filter(|(_, said)| said[5..] != mine);
-        let differing: Vec<usize> = others.map(|(rank, _)| rank).collect();
-        if !differing.is_empty() {
-            let cause = format!("PACELINE_ALGORITHM is not the same on this rank and on ranks {differing:?}");
-            let error = Error::new(ErrorKind::Mismatch, cause).blaming(differing);
-            return Err(error.hint("set it alike for all ranks, or pass the algorithm with the call"));
-        }
-        let slowest = all.chunks_exact(FACT_BYTES).map(|said| said[0]).max().unwrap_or(0);
-        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp, LinkKind::Sim];
-        let slowest = kinds.into_iter().find(|kind| *kind as u8 == slowest).unwrap_or(LinkKind::Tcp);
-        let crowding_of = |said: &[u8]| u32::from_le_bytes([said[1], said[2], said[3], said[4]]);
-        let crowding = all.chunks_exact(FACT_BYTES).map(crowding_of).max().unwrap_or(1);
-        let boards = matches!(slowest, LinkKind::Inproc | LinkKind::Shm) && self.size > 1;
-        Ok(Facts { slowest, crowding, boards, ..self.clone() })
+    /// What measured choices depend on.
+    pub(crate) fn circumstances(&self) -> Circumstances {
+        Circumstances { link: self.slowest.name().to_owned(), ranks: self.size, crowding: self.crowding }
     }
 
     pub(crate) fn slicing(&self) -> Slicing {
@@ -94,7 +80,7 @@ impl Facts {
         }
     }
 
-    /// The row for a call, by the call's own wish, the environment's, or the price.
+    /// The row for a call, by the call's own wish, the environment's, a measurement, or the price.
     pub(crate) fn choose(
         &self,
         collective: Collective,
@@ -102,14 +88,27 @@ impl Facts {
         uneven: bool,
         options: &CallOptions,
     ) -> Result<Choice> {
-        match options.algorithm.as_deref().or(self.overrides.of(collective)) {
+        match options.algorithm.as_deref().or(self.brought.overrides.of(collective)) {
             Some(name) => self.fitting(collective, uneven).find(|choice| choice.row.name == name).ok_or_else(|| {
                 let names: Vec<_> = self.fitting(collective, uneven).map(|choice| choice.row.name).collect();
                 Error::invalid(format!("{collective} over {} ranks has no algorithm {name}", self.size))
                     .hint(format!("there are: {}", names.join(", ")))
             }),
-            None => Ok(self.cheapest(collective, bytes, uneven)),
+            None => {
+                Ok(self.quickest(collective, bytes, uneven).unwrap_or_else(|| self.cheapest(collective, bytes, uneven)))
+            }
         }
+    }
+
+    /// The row that was measured to be the quickest. Blocks of one length were measured: others go by price.
+    fn quickest(&self, collective: Collective, bytes: usize, uneven: bool) -> Option<Choice> {
+        let found = if uneven { None } else { self.measured_for(collective, bytes) }?;
+        self.fitting(collective, false).find(|choice| choice.row.name == found.row.name)
+    }
+
+    fn measured_for(&self, collective: Collective, bytes: usize) -> Option<Found> {
+        let (profile, _) = self.brought.profile.as_ref().filter(|_| self.measured)?;
+        profile.find(&self.circumstances(), collective, bytes)
     }
 
     /// The rows that can run a call. Uneven blocks are moved one by one, wherever they lie: rows that move runs of blocks
@@ -141,11 +140,11 @@ impl Facts {
     /// How long a row should take, in seconds.
     fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
         if !uneven && self.on_boards(row, bytes) {
-            return Machine::of(self.slowest, self.crowding).board_s(row.collective, self.size, bytes);
+            return Machine::of(&self.prices, self.crowding).board_s(row.collective, self.size, bytes);
         }
         let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);
         let n_slices = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
-        let costs = Machine::of(self.slowest, self.crowding).costs_of(row, size, bytes);
+        let costs = Machine::of(&self.prices, self.crowding).costs_of(row, size, bytes);
         row.work(size).seconds_in_slices(bytes as u64, n_slices as u32, &costs) + costs::scratch_s(row)
     }
 }

@@ -26,7 +26,7 @@ fn nothing_on_all_ranks_is_fine() {
                 }
                 let mut total = [comm.rank() as u64];
                 comm.all_reduce_in_place(&mut total, ReduceOp::Sum).unwrap();
-                assert_eq!(total, [(0..ranks as u64).sum()]);
+                assert_eq!(total, [(0..ranks as u64).sum::<u64>()]);
             });
         }
     }

@@ -1,9 +1,9 @@
-//! `paceline`: starts jobs and shows what the library would do.
+//! `paceline`: starts jobs, and shows and measures what the library would do.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{explain, launch, rows};
+use paceline_tools::{explain, launch, log, rows, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -18,12 +18,13 @@ enum Command {
     Launch(launch::arguments::Arguments),
     Explain(explain::Arguments),
     Rows(rows::Arguments),
+    Tune(tune::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Launch(arguments) => ExitCode::from(launch::main(&arguments)),
-        Command::Explain(arguments) => match explain::text(&arguments) {
+        Command::Explain(arguments) => match log::begin().and_then(|()| explain::text(&arguments)) {
             Ok(text) => {
                 print!("{}", text.unwrap_or_default());
                 ExitCode::SUCCESS
@@ -37,5 +38,12 @@ fn main() -> ExitCode {
             print!("{}", rows::text(&arguments));
             ExitCode::SUCCESS
         }
+        Command::Tune(arguments) => match log::begin() {
+            Ok(()) => tune::main(&arguments),
+            Err(why) => {
+                eprintln!("paceline tune: {why}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }

@@ -70,6 +70,15 @@ pub const VARIABLES: &[Variable] = &[
         "chosen by cost",
         "The algorithm, by collective: `all_reduce=ring,broadcast=binomial`. An impossible one is an error.",
     ),
+    row(
+        "PACELINE_PROFILE",
+        "the usual place",
+        "The file with this host's measured prices and choices that `paceline tune` writes: a path, which must be there and \
+         sound, or `none`. The usual place is `$XDG_CACHE_HOME/paceline/profile-<hostname>.json`, where a file that is \
+         missing is no fault and one that can't be used is a warning.",
+    ),
+    row("XDG_CACHE_HOME", "`$HOME/.cache`", "Where the usual place of a profile is."),
+    row("HOME", "no usual place", "The same, where `XDG_CACHE_HOME` is not set."),
     row("PACELINE_LOG", "warn", "What the tools log, as a filter of `tracing`: `info`, `paceline_transport=debug`."),
     row("PACELINE_UPDATE", "not set", "Set to 1, tests that compare a generated file rewrite it instead."),
 ];

@@ -86,6 +86,21 @@ fn unknown_names_come_with_the_nearest() {
     }
 }
 
+#[test]
+fn profiles_have_a_usual_place_or_a_named_one_or_none() {
+    use crate::rendezvous::ProfilePlace;
+    let place = |pairs: &[(&str, &str)]| ProfilePlace::from_env(&Environment::from_pairs(pairs.to_vec())).unwrap();
+    let name = format!("paceline/profile-{}.json", crate::machine::host_name());
+    assert_eq!(place(&[]), ProfilePlace::Nowhere);
+    assert_eq!(place(&[("HOME", "/h")]), ProfilePlace::Usual(format!("/h/.cache/{name}").into()));
+    let both = [("HOME", "/h"), ("XDG_CACHE_HOME", "/c")];
+    assert_eq!(place(&both), ProfilePlace::Usual(format!("/c/{name}").into()));
+    let relative = [("HOME", "/h"), ("XDG_CACHE_HOME", "c")];
+    assert_eq!(place(&relative), ProfilePlace::Usual(format!("/h/.cache/{name}").into()));
+    assert_eq!(place(&[("HOME", "/h"), ("PACELINE_PROFILE", "none")]), ProfilePlace::Nowhere);
+    assert_eq!(place(&[("PACELINE_PROFILE", "p.json")]), ProfilePlace::Named("p.json".into()));
+}
+
 /// `docs/environment.md` between its two marks is the table, word for word.
 #[test]
 fn documentation_follows_the_table() {

@@ -46,7 +46,7 @@ pub use handshake::{HandshakeError, MAX_HELLO};
 pub use hub::Hub;
 pub use launcher::Launcher;
 pub use pmi::{PmiDoor, PmiPlace};
-pub use setup::Setup;
+pub use setup::{ProfilePlace, Setup};
 
 pub use crate::tcp::interface::Family;
 

@@ -1,6 +1,7 @@
 //! What a rank must know before it can meet the others.
 
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::environment::{Environment, EnvironmentError};
@@ -42,6 +43,51 @@ pub struct Setup {
     pub tcp_streams: Option<usize>,
     /// The algorithm by collective, as text; checked by whoever knows collectives.
     pub algorithm: Option<String>,
+    /// Where what was measured on this host is kept; read by whoever chooses by it.
+    pub profile: ProfilePlace,
+}
+
+/// Where a host's measurements are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum ProfilePlace {
+    /// Nowhere: none are read.
+    #[default]
+    Nowhere,
+    /// The usual place: without a file there, or with one that can't be used, the job goes on as if there were none.
+    Usual(PathBuf),
+    /// A place that somebody named: what can't be used there is an error.
+    Named(PathBuf),
+}
+
+impl ProfilePlace {
+    /// What the environment says: `PACELINE_PROFILE`, or the usual place in the user's cache.
+    ///
+    /// # Errors
+    /// A value is not UTF-8.
+    pub fn from_env(environment: &Environment) -> Result<ProfilePlace, EnvironmentError> {
+        match environment.text("PACELINE_PROFILE")? {
+            Some("none") => return Ok(ProfilePlace::Nowhere),
+            Some(path) => return Ok(ProfilePlace::Named(path.into())),
+            None => {}
+        }
+        let absolute =
+            |name| environment.text(name).map(|text| text.map(PathBuf::from).filter(|path| path.is_absolute()));
+        let cache = match absolute("XDG_CACHE_HOME")? {
+            Some(cache) => Some(cache),
+            None => absolute("HOME")?.map(|home| home.join(".cache")),
+        };
+        let name = format!("profile-{}.json", crate::machine::host_name());
+        Ok(cache.map_or(ProfilePlace::Nowhere, |cache| ProfilePlace::Usual(cache.join("paceline").join(name))))
+    }
+
+    /// The file, if there is a place for one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            ProfilePlace::Nowhere => None,
+            ProfilePlace::Usual(path) | ProfilePlace::Named(path) => Some(path),
+        }
+    }
 }
 
 impl Setup {
@@ -52,7 +98,7 @@ impl Setup {
     /// How long the ranks wait for each other at the start where nothing is set.
     pub const INIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-    /// Rank `rank` of `size` that meets the others at `how`; all else as where nothing is set.
+    /// Rank `rank` of `size` that meets the others at `how`; all else as where nothing is set, and without a profile.
     #[must_use]
     pub fn new(rank: usize, size: usize, how: Rendezvous) -> Setup {
         Setup {
@@ -71,6 +117,7 @@ impl Setup {
             links: vec![LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp],
             tcp_streams: None,
             algorithm: None,
+            profile: ProfilePlace::Nowhere,
         }
     }
 
@@ -119,6 +166,7 @@ impl Setup {
         }
         self.tcp_streams = environment.count("PACELINE_TCP_STREAMS", 1..=64)?;
         self.algorithm = environment.text("PACELINE_ALGORITHM")?.map(str::to_owned);
+        self.profile = ProfilePlace::from_env(environment)?;
         Ok(())
     }
 

@@ -134,7 +134,7 @@ impl Facts {
 
     /// Whether large calls may read registered memory directly: memory joins all ranks, and nobody wishes for a row.
     pub(crate) fn may_use_windows(&self, collective: Collective) -> bool {
-        self.boards && self.overrides.of(collective).is_none()
+        self.boards && self.brought.overrides.of(collective).is_none()
     }
 
     /// How long a row should take, in seconds.

@@ -30,9 +30,9 @@ impl WaitPolicy {
     pub(crate) fn for_host(ranks: usize, cores: usize, sockets: bool) -> WaitPolicy {
         match (ranks > cores, sockets) {
             (true, _) => WaitPolicy { spins: 5, yields: 200 },
-            // Longer than it takes to wake a peer. Who gives way sooner loses its core to whatever else wants it, and then
-            // the peer sleeps as well: every call would take two wake-ups.
-            (false, false) => WaitPolicy { spins: 20_000, yields: 10 },
+            // Some milliseconds: as long as the peer may be without its core because something else runs there. Who sleeps
+            // sooner must be woken, loses its own core meanwhile, and then the peer sleeps as well.
+            (false, false) => WaitPolicy { spins: 200_000, yields: 10 },
             (false, true) => WaitPolicy { spins: 100, yields: 20 },
         }
     }

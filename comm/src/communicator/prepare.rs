@@ -22,9 +22,21 @@ use crate::select::Choice;
 #[derive(Default)]
 pub(super) struct Plans {
     recent: Mutex<Vec<(PlanKey, Choice, SharedPlan)>>,
+    messages: Mutex<Vec<(MessageKey, SharedPlan)>>,
+}
+
+/// What the plan of a message depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct MessageKey {
+    collective: Collective,
+    with_itself: bool,
+    element_bytes: usize,
+    /// Elements sent and received.
+    counts: (u64, u64),
 }
 
 const PLANS_KEPT: usize = 64;
+const MESSAGE_PLANS_KEPT: usize = 16;
 
 /// What a plan depends on, for calls with blocks of one length: the call, but for its row, and the row wished for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +66,20 @@ impl Plans {
     }
 }
 
+impl Plans {
+    fn message(&self, key: MessageKey, make: impl FnOnce() -> Plan) -> SharedPlan {
+        let mut recent = self.messages.lock().expect("no panic while held");
+        if let Some(place) = recent.iter().position(|(known, _)| *known == key) {
+            recent[..=place].rotate_right(1);
+            return recent[0].1.clone();
+        }
+        let plan = Arc::new(make());
+        recent.truncate(MESSAGE_PLANS_KEPT - 1);
+        recent.insert(0, (key, plan.clone()));
+        plan
+    }
+}
+
 /// A call that may run as soon as it has its number.
 pub(super) struct Prepared {
     plan: SharedPlan,
@@ -75,12 +101,16 @@ impl Communicator {
             Collective::Send | Collective::Recv | Collective::SendRecv => {
                 let naming =
                     Naming::Pair { to: root, from: if collective == Collective::SendRecv { source } else { root } };
-                let program = messages(collective, root == self.inner.rank);
-                let (size, extent) = (data_type.size(), sound.extent.clone());
-                let plan = Plan::new(collective, "message", program, kernel, size, extent, Slicing::UNCUT);
+                let (with_itself, element_bytes) = (root == self.inner.rank, data_type.size());
+                let key = MessageKey { collective, with_itself, element_bytes, counts: sound.message };
+                let plan = self.inner.plans.message(key, || {
+                    let program = messages(collective, with_itself);
+                    let extent = sound.extent.clone();
+                    Plan::new(collective, "message", program, kernel, element_bytes, extent, Slicing::UNCUT)
+                });
                 let (sends, expects) = sound.message;
                 let stamps = Stamps::message(sound.fingerprint, sends, expects);
-                return Ok(Prepared { plan: Arc::new(plan), sound, naming, stamps, own_input: None });
+                return Ok(Prepared { plan, sound, naming, stamps, own_input: None });
             }
             _ => {}
         }

@@ -28,7 +28,7 @@ impl Shape {
 
     /// One chunk of `bytes`.
     pub(crate) fn whole(bytes: usize) -> Shape {
-        Shape::Table(std::iter::once(0..bytes).collect())
+        Shape::Blocks { stride: bytes, skip: 0, bytes }
     }
 
     /// The bytes of chunks `first..first + count`, which must lie one behind the other.

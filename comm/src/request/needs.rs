@@ -33,10 +33,11 @@ impl Needs {
             Extent::Uneven { input, output } => {
                 let end = |shape: &Shape| match shape {
                     Shape::Table(ranges) => ranges.iter().map(|range| range.end).max().unwrap_or(0),
-                    _ => unreachable!("uneven blocks have tables"),
+                    Shape::Blocks { bytes, .. } | Shape::Vector { bytes, .. } => *bytes,
                 };
                 let place = |shape: &Shape| match shape {
                     Shape::Table(ranges) if ranges.len() == ranks => ranges[me].clone(),
+                    Shape::Blocks { bytes, .. } if ranks == 1 => 0..*bytes,
                     _ => 0..0,
                 };
                 (end(input), end(input), end(output), end(output), place(input), place(output))

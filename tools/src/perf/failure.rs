@@ -2,6 +2,9 @@
 
 use super::comm::CommError;
 
+/// How a failure says that a test took too long, as nccl-tests says it.
+const TIMEOUT: &str = ": Test timeout ";
+
 /// Why a run ends early.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Failure {
@@ -22,7 +25,7 @@ pub enum Failure {
     #[error("cannot start: {0}")]
     Start(String),
     /// A test took longer than `-T` allows.
-    #[error("{host}: Test timeout ({seconds}s) {test}")]
+    #[error("{host}{TIMEOUT}({seconds}s) {test}")]
     Timeout {
         /// The host that noticed.
         host: String,
@@ -53,11 +56,26 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Internal(_) => 1,
+            // Whoever sees it first, the test took too long for all ranks.
+            Failure::Communication { error: CommError::Follows(why), .. } if why.contains(TIMEOUT) => 4,
             Failure::Communication { .. } | Failure::Start(_) => 3,
             Failure::Timeout { .. } => 4,
             Failure::NotInThisBuild(_) => 5,
             Failure::Usage(_) => 6,
             Failure::Sizes(_) => 255,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_took_too_long_ends_all_ranks_alike() {
+        let timeout = Failure::Timeout { host: "b".into(), seconds: 5, test: "all_reduce_perf".into() };
+        let told = |why: String| Failure::Communication { rank: 2, host: "a".into(), error: CommError::Follows(why) };
+        assert_eq!((timeout.exit_code(), told(timeout.to_string()).exit_code()), (4, 4));
+        assert_eq!(told("rank 1 is gone".into()).exit_code(), 3);
     }
 }

@@ -36,6 +36,6 @@ pub use endpoint::{Endpoint, Peer};
 pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
 pub use memory::Region;
-pub use mesh::{Fabric, GroupId, MeshError, SharedMemory};
+pub use mesh::{Fabric, GroupId, MeshError};
 pub use rendezvous::{Exchanged, ProfilePlace, Rendezvous, RendezvousError, Setup};
 pub use stream::copy as copy_past_caches;

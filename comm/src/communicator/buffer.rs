@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_transport::{LinkKind, Region, SharedMemory};
+use paceline_transport::{LinkKind, Region};
 
 use super::Communicator;
 use crate::engine::Window;
@@ -55,7 +55,7 @@ impl Communicator {
         let through_memory = |rank: &usize| matches!(inner.links[*rank], Some(LinkKind::Inproc | LinkKind::Shm));
         let neighbours: Vec<usize> = (0..inner.size).filter(through_memory).collect();
         let shared = inner.roots.fabric.share(inner.group, &inner.members, (number, bytes), &neighbours, deadline);
-        let SharedMemory { all, .. } = shared.map_err(|error| self.failed(error.into()))?;
+        let all = shared.map_err(|error| self.failed(error.into()))?;
         let window = Arc::new(Window { number, all });
         inner.registry.admit(&window);
         Ok(Buffer { window, me: inner.rank, len, elements: std::marker::PhantomData })

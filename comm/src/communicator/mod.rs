@@ -18,7 +18,7 @@ use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
-use crate::engine::{Core, Driver, Engine, Kin, WaitPolicy};
+use crate::engine::{Core, Driver, Engine, Kin, Stamps, WaitPolicy, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Circumstances, Explanation, Facts};
@@ -87,6 +87,17 @@ struct Inner {
     /// Messages sent to and received from each rank so far.
     sent: Box<[AtomicU64]>,
     received: Box<[AtomicU64]>,
+}
+
+impl Inner {
+    /// Adds a collective to the digest of all; what that was before.
+    #[inline]
+    fn note_in_history(&self, stamps: &Stamps) -> u64 {
+        let history = self.history.load(Ordering::Relaxed);
+        // Whoever calls collectives from several threads makes them follow each other.
+        self.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
+        history
+    }
 }
 
 /// What the communicators of one rank share.

@@ -9,8 +9,7 @@ use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::{
-    Active, Beside, Channels, Exchange, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps,
-    Turn, remembered,
+    Active, Beside, Channels, Exchange, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps, Turn,
 };
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
@@ -138,7 +137,10 @@ impl Communicator {
 
     /// Gives a prepared call its number; from here on it must run.
     pub(super) fn activate(&self, prepared: Prepared, keep: Option<Arc<dyn Any + Send + Sync>>) -> Active {
-        let history = self.inner.history.load(Ordering::Relaxed);
+        let history = match prepared.naming {
+            Naming::Whole => self.inner.note_in_history(&prepared.stamps),
+            Naming::Pair { .. } => 0,
+        };
         let beside = if prepared.plan.posting.is_some() {
             let number = self.inner.turns.fetch_add(1, Ordering::Relaxed);
             Beside::Exchange(Exchange::new(Turn { number, history }))
@@ -169,10 +171,6 @@ impl Communicator {
         // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
         // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
         let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
-        if matches!(naming, Naming::Whole) {
-            // Whoever calls collectives from several threads makes them follow each other.
-            self.inner.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
-        }
         let operation = Operation::new(plan, memory, channels, naming, stamps, beside);
         Active::new(operation, call, self.timeout(), keep)
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::Communicator;
 use super::prepare::Prepared;
 use crate::collective::Collective;
-use crate::engine::{Memory, Quick, SharedPlan, Stamps, Turn, remembered};
+use crate::engine::{Memory, Quick, SharedPlan, Stamps, Turn};
 use crate::error::Result;
 use crate::reduce::{DataType, ReduceOp};
 use crate::request::{Buffers, Request};
@@ -62,6 +62,11 @@ impl Readies {
 
     fn keep(&self, ready: Ready) {
         let mut recent = self.recent.lock().expect("no panic while held");
+        // The long way is taken, too, where the short one is known but somebody else has the engine.
+        let is_same = |known: &Ready| {
+            known.outline == ready.outline && known.wished == ready.wished && known.plan.row == ready.plan.row
+        };
+        recent.retain(|known| !is_same(known));
         recent.truncate(KEPT - 1);
         recent.insert(0, Arc::new(ready));
     }
@@ -123,8 +128,7 @@ impl Communicator {
     /// The numbers of the next call over the boards.
     #[inline]
     fn next_turn(&self, stamps: &Stamps) -> (Turn, u64) {
-        let history = self.inner.history.load(Ordering::Relaxed);
-        self.inner.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
+        let history = self.inner.note_in_history(stamps);
         (Turn { number: self.inner.turns.fetch_add(1, Ordering::Relaxed), history }, self.next_sequence())
     }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use paceline_transport::{Board, Endpoint, Heading};
 use smallvec::SmallVec;
 
+use super::lane::ELEMENT_BYTES_MAX;
 use super::memory::Memory;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
@@ -19,9 +20,6 @@ use crate::schedule::Buffer;
 
 /// Ranks up to which an exchange takes no memory of its own.
 const RANKS_INLINE: usize = 8;
-
-/// Every element's size divides this.
-const LARGEST_ELEMENT: usize = 16;
 
 /// What one rank does in an exchange. Ranges are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -190,8 +188,8 @@ fn take(board: &mut Board, rank: usize, posting: &Posting, memory: &Memory) -> u
     let bytes = posting.takes.len();
     if posting.folds {
         let there = board.has(rank, posting.message, &posting.takes);
-        // Whole elements, whatever their size.
-        return if there == bytes { there } else { there & !(LARGEST_ELEMENT - 1) };
+        // Whole elements, whatever their size: all divide the largest.
+        return if there == bytes { there } else { there & !(ELEMENT_BYTES_MAX - 1) };
     }
     let place = rank * posting.stride;
     // SAFETY: nobody else touches the output, what of it is input has been published, and `write` panics beyond it.

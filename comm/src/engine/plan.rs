@@ -82,8 +82,6 @@ impl Plan {
         let slices = if slice_elements == 0 { 1 } else { elements.div_ceil(slice_elements) };
         let lanes = slicing.lanes.min(slices).max(1);
         let queues = program.rounds().map(queue).collect();
-        let outgrows_caches = elements.saturating_mul(element_bytes) >= OUTGROWS_CACHES;
-        let last_uses = if outgrows_caches { last_uses(&program) } else { Vec::new() };
         let mut plan = Plan {
             collective,
             row,
@@ -95,11 +93,14 @@ impl Plan {
             slices,
             lanes,
             queues,
-            last_uses,
+            last_uses: Vec::new(),
             slot_bytes: 0,
             lane_scratch_bytes: 0,
             posting: None,
         };
+        if plan.outgrows_caches() {
+            plan.last_uses = last_uses(&plan.program);
+        }
         plan.slot_bytes = plan.shapes(0).message().widest().next_multiple_of(64);
         plan.lane_scratch_bytes = plan.slot_bytes * plan.program.scratch as usize;
         plan
@@ -107,11 +108,9 @@ impl Plan {
 
     /// The same call over the boards of the host. Its blocks are of one length.
     pub(crate) fn on_boards(mut self) -> Plan {
-        let (Extent::Vector(elements) | Extent::Blocks(elements)) = self.extent else {
-            panic!("uneven blocks don't go over the boards")
-        };
+        let bytes = self.even_bytes().expect("uneven blocks don't go over the boards");
         let [me, size, root] = [self.program.me, self.program.size, self.program.root].map(|rank| rank as usize);
-        self.posting = Some(Posting::new(self.collective, (me, size, root), elements * self.element_bytes));
+        self.posting = Some(Posting::new(self.collective, (me, size, root), bytes));
         (self.lanes, self.lane_scratch_bytes) = (0, 0);
         self
     }
@@ -122,6 +121,11 @@ impl Plan {
             Extent::Vector(elements) | Extent::Blocks(elements) => Some(elements * self.element_bytes),
             Extent::Uneven { .. } => None,
         }
+    }
+
+    /// Whether a vector, or one block, won't be in a cache any more when the call has ended.
+    pub(crate) fn outgrows_caches(&self) -> bool {
+        self.even_bytes().is_some_and(|bytes| bytes >= OUTGROWS_CACHES)
     }
 
     /// The scratch that a call needs.
@@ -205,7 +209,7 @@ impl Shapes {
     }
 }
 
-/// Bytes of a vector, or of one block, that won't be in a cache any more when the call has ended.
+/// From how many bytes on a buffer doesn't stay in the caches.
 const OUTGROWS_CACHES: usize = 32 << 20;
 
 /// Per round and step, whether it receives chunks of the output that no later step reads.

@@ -43,8 +43,6 @@ const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>();
 const BITE_BYTES: usize = 256 << 10;
 /// Bytes folded at once: little enough to stay in the first-level cache.
 const FOLD_BYTES: usize = 16 << 10;
-/// Calls from this size on are copied past the caches.
-const OUTGROWS_CACHES: usize = 32 << 20;
 const PART_ALIGN: usize = 64;
 
 /// How a call over windows has ended.
@@ -159,8 +157,9 @@ impl Windows {
                     self.open(if fit { Stage::Working(0) } else { Stage::Leaving(0) }, 1);
                 }
                 Stage::Working(stage) => {
-                    moved |= self.work(stage, plan, memory, me);
-                    if self.outcome().is_none() && self.stage == Stage::Working(stage) {
+                    self.work(stage, plan, memory, me);
+                    moved = true;
+                    if self.stage == Stage::Working(stage) {
                         return Ok(moved);
                     }
                 }
@@ -196,7 +195,7 @@ impl Windows {
     }
 
     /// Does a bite of a stage's work.
-    fn work(&mut self, stage: usize, plan: &SharedPlan, memory: &Memory, me: usize) -> bool {
+    fn work(&mut self, stage: usize, plan: &SharedPlan, memory: &Memory, me: usize) {
         let mut left = BITE_BYTES;
         let mut before = 0;
         for stretch in stretches(plan, stage, me) {
@@ -215,7 +214,6 @@ impl Windows {
         if self.done == stretches(plan, stage, me).map(|stretch| stretch.bytes).sum::<usize>() {
             self.stage = Stage::Waiting(stage);
         }
-        true
     }
 
     /// The bytes of a rank's buffer that begin `at` bytes into it.
@@ -247,8 +245,11 @@ impl Windows {
             let (target, source) = unsafe {
                 (memory.write(Buffer::Output, target_range), std::slice::from_raw_parts(source, range.len()))
             };
-            let is_large = plan.even_bytes().unwrap_or(0) >= OUTGROWS_CACHES;
-            return if is_large { copy_past_caches(target, source) } else { target.copy_from_slice(source) };
+            return if plan.outgrows_caches() {
+                copy_past_caches(target, source)
+            } else {
+                target.copy_from_slice(source)
+            };
         }
         let size = plan.program.size as usize;
         let mut at = range.start;

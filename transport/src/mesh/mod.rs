@@ -17,4 +17,3 @@ mod share;
 
 pub use error::MeshError;
 pub use fabric::{Fabric, GroupId};
-pub use share::SharedMemory;

@@ -12,19 +12,11 @@ use crate::inproc::{self, Meeting};
 use crate::memory::Region;
 use crate::shm;
 
-/// One rank's memory, and that of the ranks whose memory it can reach.
-#[derive(Debug)]
-pub struct SharedMemory {
-    /// This rank's own.
-    pub mine: Arc<Region>,
-    /// Each rank's, where it can be reached directly; this rank's own among them.
-    pub all: Vec<Option<Arc<Region>>>,
-}
-
 impl Fabric {
     /// Makes `bytes` of memory on every rank of a group, and maps that of the `neighbours`: the ranks of the group, by their
     /// numbers in it, to which this one has a link through memory. All of the group call it, with the same `number`, which
-    /// no other memory of the group has; `members` as in [`Fabric::connect`].
+    /// no other memory of the group has; `members` as in [`Fabric::connect`]. Returns each rank's memory, where it can be
+    /// reached directly; this rank's own among them.
     ///
     /// # Errors
     ///
@@ -40,13 +32,12 @@ impl Fabric {
         (number, bytes): (u64, usize),
         neighbours: &[usize],
         deadline: Instant,
-    ) -> Result<SharedMemory, MeshError> {
+    ) -> Result<Vec<Option<Arc<Region>>>, MeshError> {
         assert!(number > 0, "number 0 is taken by the joining itself");
         let me = members.iter().position(|rank| *rank == self.rank).expect("a rank shares with groups that it is in");
         let made = Region::create(bytes);
         let mine = Arc::new(made.map_err(|error| MeshError::System { what: "making memory to share", error })?);
-        let all = Calls { fabric: self, group, members, me, deadline }.exchange(number, &mine, neighbours)?;
-        Ok(SharedMemory { mine, all })
+        Calls { fabric: self, group, members, me, deadline }.exchange(number, &mine, neighbours)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod control;
 mod doorbell;
 pub mod endpoint;
 pub mod environment;
+mod extents;
 pub mod forks;
 mod inproc;
 pub mod link;

@@ -16,31 +16,39 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Geometry {
     /// How many ranks share the host, the owner included.
     pub(crate) neighbours: u32,
-    /// Slots of a ring; a power of two.
+    /// Frames that a ring holds at most; a power of two.
     pub(crate) slots: u32,
-    /// Payload bytes of a slot; a multiple of 64.
-    pub(crate) slot_bytes: u32,
+    /// Bytes that a ring's payloads share; a power of two.
+    pub(crate) payload_bytes: u32,
 }
 
-/// Bytes that all segments of one host together may take, as far as `neighbours` is small enough.
-const HOST_BYTES: usize = 48 << 20;
+/// Bytes that the rings of one host together may take, as far as there are few ranks.
+const HOST_BYTES: usize = 64 << 20;
 const HEADER_BYTES: usize = 4096;
-const SLOT_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=128 << 10;
+const SLOTS: u32 = 32;
+/// The most is more than a core's own cache holds: what is written next is then in no reader's cache any more, from which
+/// it would be slow to get back.
+const PAYLOAD_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=2 << 20;
+/// The longest frame, as a share of the payload, and at most.
+const FRAMES: usize = 8;
+const FRAME_BYTES: usize = 128 << 10;
 
 impl Geometry {
-    /// The cut for that many ranks on one host: eight slots of 4 KiB to 128 KiB, and in all at most 48 MiB for up to 39
-    /// ranks. Pages are taken when they are first used.
+    /// The cut for that many ranks on one host. Pages are taken when they are first used.
     pub(crate) fn for_neighbours(neighbours: usize) -> Geometry {
         let pairs = (neighbours * neighbours.saturating_sub(1)).max(1);
-        let slots = 8;
-        let fair = HOST_BYTES / pairs / slots;
-        let slot_bytes = (1usize << fair.max(1).ilog2()).clamp(*SLOT_BYTES.start(), *SLOT_BYTES.end());
-        Geometry { neighbours: neighbours as u32, slots: slots as u32, slot_bytes: slot_bytes as u32 }
+        let fair = 1usize << (HOST_BYTES / pairs).max(1).ilog2();
+        let payload_bytes = fair.clamp(*PAYLOAD_BYTES.start(), *PAYLOAD_BYTES.end()) as u32;
+        Geometry { neighbours: neighbours as u32, slots: SLOTS, payload_bytes }
+    }
+
+    fn frame_bytes(&self) -> usize {
+        (self.payload_bytes as usize / FRAMES).min(FRAME_BYTES)
     }
 
     fn ring_bytes(&self) -> usize {
         let lines = self.slots as usize * size_of::<SlotLine>();
-        (lines + self.slots as usize * self.slot_bytes as usize).next_multiple_of(4096)
+        (lines + self.payload_bytes as usize).next_multiple_of(4096)
     }
 
     fn credits_bytes(&self) -> usize {
@@ -48,11 +56,11 @@ impl Geometry {
     }
 
     fn total_bytes(&self) -> usize {
-        self.halls_offset() + board::HALLS * board::hall_bytes(self.neighbours as usize)
+        self.hall_offset() + board::hall_bytes(self.neighbours as usize)
     }
 
-    fn halls_offset(&self) -> usize {
-        let lines = board::SLOTS * board::LINES * size_of::<BoardLine>();
+    fn hall_offset(&self) -> usize {
+        let lines = board::slots(self.neighbours as usize) * board::LINES * size_of::<BoardLine>();
         (self.board_offset() + lines).next_multiple_of(4096)
     }
 
@@ -64,8 +72,8 @@ impl Geometry {
     pub(crate) fn is_sound(&self) -> bool {
         self.slots.is_power_of_two()
             && self.slots <= 1 << 10
-            && (64..=1 << 24).contains(&self.slot_bytes)
-            && self.slot_bytes.is_multiple_of(64)
+            && (64..=1 << 30).contains(&self.payload_bytes)
+            && self.payload_bytes.is_power_of_two()
             && (1..=1 << 12).contains(&self.neighbours)
     }
 }
@@ -154,7 +162,8 @@ impl Segment {
                 payload: ring.add(g.slots as usize * size_of::<SlotLine>()),
                 credit: credit.cast(),
                 slots: u64::from(g.slots),
-                slot_bytes: g.slot_bytes as usize,
+                payload_bytes: g.payload_bytes as usize,
+                frame_bytes: g.frame_bytes(),
             }
         }
     }
@@ -162,17 +171,16 @@ impl Segment {
     /// The owner's board.
     pub(crate) fn board(&self) -> BoardMemory {
         let g = &self.geometry;
-        // SAFETY: the lines and the halls lie behind the rings, within the segment (`total_bytes`).
+        // SAFETY: the lines and the hall lie behind the rings, within the segment (`total_bytes`).
         let (start, hall) = unsafe {
             let start = self.region.start();
-            (start.add(g.board_offset()), start.add(g.halls_offset()))
+            (start.add(g.board_offset()), start.add(g.hall_offset()))
         };
         BoardMemory {
             start: start.cast(),
-            slots: board::SLOTS as u64,
+            slots: board::slots(g.neighbours as usize) as u64,
             lines: board::LINES,
             hall,
-            halls: board::HALLS as u64,
             hall_bytes: board::hall_bytes(g.neighbours as usize),
         }
     }
@@ -186,10 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_ranks_take_less_than_64_mib() {
-        for neighbours in 1..=39 {
+    fn a_host_full_of_ranks_takes_little() {
+        for (neighbours, most) in [(2, 24 << 20), (8, 128 << 20), (40, 192 << 20), (256, 4 << 30)] {
             let total = Geometry::for_neighbours(neighbours).total_bytes() * neighbours;
-            assert!(total < 64 << 20, "{neighbours} ranks take {total} bytes");
+            assert!(total < most, "{neighbours} ranks take {total} bytes");
         }
     }
 

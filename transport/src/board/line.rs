@@ -44,11 +44,8 @@ pub(crate) struct BoardMemory {
     pub(crate) slots: u64,
     /// Lines of a slot.
     pub(crate) lines: usize,
-    /// `halls` times `hall_bytes`, for messages that are too long for a slot's lines.
+    /// `hall_bytes` for messages that are too long for a slot's lines.
     pub(crate) hall: *mut u8,
-    /// How many turns with long messages are kept; a power of two, and at most `slots`.
-    pub(crate) halls: u64,
-    /// The longest message.
     pub(crate) hall_bytes: usize,
 }
 
@@ -109,18 +106,6 @@ impl BoardMemory {
         bytes <= short_bytes(self.lines)
     }
 
-    /// How many turns must have been finished before a message of this length may be published.
-    #[inline(always)]
-    pub(super) fn kept(&self, bytes: usize) -> u64 {
-        if self.is_short(bytes) { self.slots } else { self.halls }
-    }
-
-    #[inline(always)]
-    fn hall(&self, turn: u64) -> *mut u8 {
-        // SAFETY: below `halls * hall_bytes`, and mapped (the struct's text).
-        unsafe { self.hall.add((turn & (self.halls - 1)) as usize * self.hall_bytes) }
-    }
-
     #[inline(always)]
     fn line(&self, turn: u64, number: usize) -> &BoardLine {
         assert!(number < self.lines);
@@ -135,13 +120,13 @@ impl BoardMemory {
         self.line(turn, 0).sequence()
     }
 
-    /// Publishes a turn.
+    /// Publishes a turn; a long message at that place of the hall.
     ///
     /// # Safety
     ///
-    /// Only one thread writes the board, and nobody reads the slot any more (README, "read before reuse").
+    /// Only one thread writes the board, and nobody reads the slot or the place any more (README, "read before reuse").
     #[inline]
-    pub(super) unsafe fn publish(&self, turn: u64, heading: Heading, message: &[u8]) {
+    pub(super) unsafe fn publish(&self, turn: u64, heading: Heading, message: &[u8], place: usize) {
         let is_short = self.is_short(message.len());
         let (first, rest) = message.split_at(if is_short { message.len().min(FIRST_BYTES) } else { 0 });
         let line = self.line(turn, 0);
@@ -156,7 +141,7 @@ impl BoardMemory {
         line.show(turn + 1);
         if !is_short {
             // SAFETY: as above.
-            return unsafe { self.publish_long(turn, message) };
+            return unsafe { self.publish_long(turn, message, place) };
         }
         let mut number = 1;
         let mut whole = rest.chunks_exact(LINE_BYTES);
@@ -175,17 +160,20 @@ impl BoardMemory {
         }
     }
 
-    /// Puts a long message into a hall, piece by piece.
+    /// Puts a long message into the hall, piece by piece. The first piece's line says where.
     ///
     /// # Safety
     ///
-    /// As for [`BoardMemory::publish`], of the hall.
-    unsafe fn publish_long(&self, turn: u64, message: &[u8]) {
-        assert!(message.len() <= self.hall_bytes, "{} bytes on a board", message.len());
+    /// As for [`BoardMemory::publish`].
+    unsafe fn publish_long(&self, turn: u64, message: &[u8], place: usize) {
+        assert!(place + message.len() <= self.hall_bytes, "{} bytes at {place} of a hall", message.len());
+        // SAFETY: nobody reads the line as it is (the caller).
+        unsafe { self.line(turn, 1).fill(0, &(place as u64).to_le_bytes()) };
         for (number, piece) in message.chunks(PIECE_BYTES).enumerate() {
-            // SAFETY: within the hall, which nobody reads any more (the caller).
+            // SAFETY: within the hall, and nobody reads what lies there (the caller).
             unsafe {
-                std::ptr::copy_nonoverlapping(piece.as_ptr(), self.hall(turn).add(number * PIECE_BYTES), piece.len());
+                let target = self.hall.add(place + number * PIECE_BYTES);
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
             }
             self.line(turn, 1 + number).show(turn + 1);
         }
@@ -212,9 +200,15 @@ impl BoardMemory {
     /// They have [arrived](BoardMemory::arrived), and the turn is not finished while the slice lives.
     #[inline]
     pub(super) unsafe fn part(&self, turn: u64, range: Range<usize>) -> &[u8] {
-        assert!(range.end <= self.hall_bytes);
+        let mut place = [0; 8];
+        if self.line(turn, 1).sequence() == turn + 1 {
+            // SAFETY: the sequence has just been looked at, and the turn isn't finished (the caller).
+            unsafe { self.line(turn, 1).copy(0, &mut place) };
+        }
+        let place = u64::from_le_bytes(place) as usize;
+        assert!(place <= self.hall_bytes && range.end <= self.hall_bytes - place, "a message beyond its hall");
         // SAFETY: within the hall, and its writer doesn't touch it until the turn is finished (the caller).
-        unsafe { std::slice::from_raw_parts(self.hall(turn).add(range.start), range.len()) }
+        unsafe { std::slice::from_raw_parts(self.hall.add(place + range.start), range.len()) }
     }
 
     /// The heading of a turn, if it has been published. It may be torn unless this rank has not finished the turn.

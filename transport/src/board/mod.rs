@@ -10,23 +10,31 @@ use std::ops::Range;
 pub use line::Heading;
 pub(crate) use line::{BoardLine, BoardMemory};
 
+use crate::extents::Extents;
 use crate::link::Stamp;
 use crate::segment::SharedSegment;
 
-/// How many turns a board keeps.
-pub(crate) const SLOTS: usize = 16;
 /// Lines of a slot.
 pub(crate) const LINES: usize = 192;
-/// How many turns with long messages it keeps.
-pub(crate) const HALLS: usize = 8;
 
-/// Bytes that the halls of one host take together, as far as there are few ranks.
-const HOST_BYTES: usize = 4 << 20;
-const HALL_BYTES: std::ops::RangeInclusive<usize> = 16 << 10..=128 << 10;
+/// Bytes that the slots, and that the halls, of one host take together, as far as there are few ranks.
+const HOST_BYTES: usize = 32 << 20;
+const SLOTS: std::ops::RangeInclusive<usize> = 16..=256;
+/// The most is more than a core's own cache holds: see `extents.rs`.
+const HALL_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=4 << 20;
+/// The longest message, as a share of its hall, and at most.
+const MESSAGES: usize = 8;
+const MESSAGE_BYTES: usize = 128 << 10;
 
-/// The longest message in a hall, where that many ranks share a host; 0 where there is no room for halls.
+/// How many turns a board keeps, where that many ranks share a host.
+pub(crate) fn slots(neighbours: usize) -> usize {
+    let fair = HOST_BYTES / neighbours.max(1) / (LINES * size_of::<BoardLine>());
+    (1 << fair.max(1).ilog2()).clamp(*SLOTS.start(), *SLOTS.end())
+}
+
+/// Bytes for long messages, where that many ranks share a host; 0 where there is no room for them.
 pub(crate) fn hall_bytes(neighbours: usize) -> usize {
-    let fair = HOST_BYTES / HALLS / neighbours.max(1);
+    let fair = HOST_BYTES / neighbours.max(1);
     if fair < *HALL_BYTES.start() { 0 } else { (1 << fair.ilog2()).min(*HALL_BYTES.end()) }
 }
 
@@ -41,6 +49,8 @@ pub struct Board {
     seen: Box<[u64]>,
     /// Bytes of this turn taken from each rank.
     taken: Box<[usize]>,
+    /// Where this rank's long messages lie.
+    extents: Extents,
     /// Room for one short message of each rank.
     scratch: Vec<u8>,
     _segments: Vec<SharedSegment>,
@@ -56,7 +66,7 @@ impl Board {
     /// The longest message, where all `size` ranks of a group share a host.
     #[must_use]
     pub fn longest(size: usize) -> usize {
-        hall_bytes(size).max(line::short_bytes(LINES))
+        (hall_bytes(size) / MESSAGES).min(MESSAGE_BYTES).max(line::short_bytes(LINES))
     }
 
     /// The boards of this rank and, by rank, its neighbours.
@@ -69,7 +79,8 @@ impl Board {
     fn over(mine: BoardMemory, theirs: Box<[Option<BoardMemory>]>, segments: Vec<SharedSegment>) -> Board {
         let size = theirs.len();
         let seen = theirs.iter().map(|board| if board.is_some() { 0 } else { u64::MAX }).collect();
-        Board { mine, theirs, turn: 0, seen, taken: vec![0; size].into(), scratch: Vec::new(), _segments: segments }
+        let (taken, scratch, extents) = (vec![0; size].into(), Vec::new(), Extents::new(mine.hall_bytes));
+        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, _segments: segments }
     }
 
     /// The turn that is next or under way.
@@ -82,8 +93,24 @@ impl Board {
     /// A rank that may still read what publishing a message of `bytes` would overwrite.
     #[inline]
     pub fn crowded_by(&mut self, bytes: usize) -> Option<usize> {
-        let needed = (self.turn + 2).saturating_sub(self.mine.kept(bytes));
-        (0..self.theirs.len()).find(|rank| self.seen[*rank] < needed && !self.has_published(*rank, needed))
+        let needed = (self.turn + 2).saturating_sub(self.mine.slots);
+        if let Some(rank) = self.behind(needed) {
+            return Some(rank);
+        }
+        while !self.mine.is_short(bytes) && self.extents.find(bytes).is_none() {
+            let oldest = self.extents.oldest().expect("an empty hall has room for the longest message");
+            if let Some(rank) = self.behind(oldest + 2) {
+                return Some(rank);
+            }
+            self.extents.release_below(oldest + 1);
+        }
+        None
+    }
+
+    /// A rank that has not published so many turns.
+    #[inline]
+    fn behind(&mut self, turns: u64) -> Option<usize> {
+        (0..self.theirs.len()).find(|rank| self.seen[*rank] < turns && !self.has_published(*rank, turns))
     }
 
     #[cold]
@@ -105,8 +132,13 @@ impl Board {
             self.crowded_by(message.len()).is_none(),
             "a turn may be published when nobody reads the one it overwrites"
         );
-        // SAFETY: this value alone writes the board, and everybody has finished the turn that used the slot before.
-        unsafe { self.mine.publish(self.turn, heading, message) };
+        let place = if self.mine.is_short(message.len()) { None } else { self.extents.find(message.len()) };
+        if let Some(place) = place {
+            self.extents.take(self.turn, &(place..place + message.len()));
+        }
+        // SAFETY: this value alone writes the board, and everybody has finished the turns that used the slot and the place
+        // before.
+        unsafe { self.mine.publish(self.turn, heading, message, place.unwrap_or(0)) };
     }
 
     /// What a rank says that the turn is, once it has published it.

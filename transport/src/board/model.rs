@@ -22,7 +22,7 @@ fn lines() -> Arc<Lines> {
 
 fn memory(lines: &Lines) -> BoardMemory {
     let (hall, slots) = (std::ptr::null_mut(), SLOTS as u64);
-    BoardMemory { start: lines.0.as_ptr(), slots, lines: LINES, hall, halls: slots, hall_bytes: 0 }
+    BoardMemory { start: lines.0.as_ptr(), slots, lines: LINES, hall, hall_bytes: 0 }
 }
 
 fn board(mine: &Lines, theirs: &Lines, me: usize) -> Board {

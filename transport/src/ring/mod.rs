@@ -30,7 +30,9 @@ pub(crate) struct SlotLine {
 pub(crate) struct FrameLine {
     pub(crate) channel: u64,
     pub(crate) stamp: [u64; 2],
-    pub(crate) bytes: u64,
+    pub(crate) bytes: u32,
+    /// Where a payload that isn't inline lies.
+    pub(crate) place: u32,
     pub(crate) inline: [u8; INLINE_BYTES],
 }
 
@@ -45,19 +47,21 @@ pub(crate) struct CreditLine {
 pub(crate) struct RingMemory {
     /// `slots` control lines, in the sender's memory.
     pub(crate) lines: *const SlotLine,
-    /// `slots` payloads of `slot_bytes` each, in the sender's memory.
+    /// `payload_bytes` for the frames' payloads, in the sender's memory.
     pub(crate) payload: *mut u8,
     /// The credit line, in the receiver's memory.
     pub(crate) credit: *const CreditLine,
     /// How many slots; a power of two.
     pub(crate) slots: u64,
+    /// A multiple of 64, and at most 4 GiB.
+    pub(crate) payload_bytes: usize,
     /// The longest frame.
-    pub(crate) slot_bytes: usize,
+    pub(crate) frame_bytes: usize,
 }
 
 impl RingMemory {
     #[inline(always)]
-    fn place(&self, frame: u64) -> usize {
+    fn slot(&self, frame: u64) -> usize {
         (frame & (self.slots - 1)) as usize
     }
 }

@@ -18,7 +18,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 fn shared(slots: usize) -> Arc<Shared> {
-    let empty = FrameLine { channel: 0, stamp: [0; 2], bytes: 0, inline: [0; INLINE_BYTES] };
+    let empty = FrameLine { channel: 0, stamp: [0; 2], bytes: 0, place: 0, inline: [0; INLINE_BYTES] };
     let line = || SlotLine { published: AtomicU64::new(0), frame: UnsafeCell::new(empty) };
     Arc::new(Shared {
         lines: (0..slots).map(|_| line()).collect(),
@@ -33,7 +33,8 @@ fn memory(shared: &Shared) -> RingMemory {
         payload: shared.payload.as_ptr().cast_mut().cast(),
         credit: &shared.credit,
         slots: shared.lines.len() as u64,
-        slot_bytes: INLINE_BYTES,
+        payload_bytes: 0,
+        frame_bytes: INLINE_BYTES,
     }
 }
 

@@ -28,9 +28,8 @@ impl RingReceiver {
     /// The oldest frame not wholly read, if one is here. Its bytes have all arrived.
     #[inline]
     pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
-        let place = self.memory.place(self.next);
-        // SAFETY: `place` is below `slots`, so the line lies in the ring (`new`).
-        let line = unsafe { &*self.memory.lines.add(place) };
+        // SAFETY: the slot is one of `slots`, so the line lies in the ring (`new`).
+        let line = unsafe { &*self.memory.lines.add(self.memory.slot(self.next)) };
         // README, "publish before read".
         if line.published.load(Ordering::Acquire) != self.next + 1 {
             return Ok(None);
@@ -38,17 +37,15 @@ impl RingReceiver {
         // SAFETY: the slot is filled and stays so until `advance` gives it back: nobody writes it meanwhile.
         let (frame, inline) =
             unsafe { line.frame.with(|frame: *const FrameLine| (*frame, (&raw const (*frame).inline).cast::<u8>())) };
-        let bytes = usize::try_from(frame.bytes).unwrap_or(usize::MAX);
-        if bytes > self.memory.slot_bytes || bytes < self.read {
-            return Err(LinkError::Protocol(format!(
-                "a frame of {bytes} bytes in a slot of {}",
-                self.memory.slot_bytes
-            )));
+        let (bytes, place) = (frame.bytes as usize, frame.place as usize);
+        let fits = bytes <= INLINE_BYTES || place + bytes <= self.memory.payload_bytes;
+        if bytes > self.memory.frame_bytes || bytes < self.read || !fits {
+            let most = self.memory.frame_bytes;
+            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes at {place} where at most {most} fit")));
         }
-        let start =
-            // SAFETY: as above: `place` is below `slots`, and each payload is `slot_bytes` long.
-            if bytes <= INLINE_BYTES { inline } else { unsafe { self.memory.payload.add(place * self.memory.slot_bytes) } };
-        // SAFETY: `bytes` is within the slot and `read` is at most `bytes`; the slot isn't written while it is filled, and
+        // SAFETY: a frame that isn't inline lies within the payload.
+        let start = if bytes <= INLINE_BYTES { inline } else { unsafe { self.memory.payload.add(place) } };
+        // SAFETY: the frame lies in the ring and `read` is at most `bytes`; the frame isn't written while it is filled, and
         // the borrow of `self` ends before `advance`.
         let unread = unsafe { std::slice::from_raw_parts(start.add(self.read), bytes - self.read) };
         Ok(Some(Head {

@@ -257,7 +257,7 @@ impl Communicator {
         let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
         let prepared = self.prepare(request)?;
         self.keep_ready(outline, buffers, &prepared);
-        self.inner.engine.run([self.activate(prepared, None)])
+        self.run_message(prepared).unwrap_or_else(|call| self.inner.engine.run([self.activate(call, None)]))
     }
 
     /// Which algorithm a call would run, and why. `bytes` is the whole message: the vector, or all ranks' blocks together.

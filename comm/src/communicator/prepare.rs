@@ -9,7 +9,8 @@ use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::{
-    Active, Beside, Channels, Exchange, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps, Turn,
+    Active, Beside, Channels, Exchange, Fingerprint, Memory, Message, Naming, Operation, Plan, SharedPlan, Slicing,
+    Stamps, Turn,
 };
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
@@ -135,6 +136,31 @@ impl Communicator {
         Ok(prepared)
     }
 
+    /// Runs a message the short way, if nothing else is under way; otherwise gives it back.
+    pub(super) fn run_message(&self, prepared: Prepared) -> std::result::Result<Result<()>, Prepared> {
+        let Naming::Pair { to, from } = prepared.naming else { return Err(prepared) };
+        if to == self.inner.rank || from == self.inner.rank {
+            return Err(prepared);
+        }
+        let mut waiting = Some(prepared);
+        let ended = self.inner.engine.run_message(|| {
+            let Prepared { plan, sound, naming, stamps, own_input } = waiting.take().expect("called once");
+            let (channels, sequence) = self.next_message(plan.collective, (to, from));
+            // SAFETY: as in `activate`, by the borrow of whoever waits.
+            let memory = unsafe { Memory::new(sound.input, sound.output, 0, own_input) };
+            Message { plan, memory, stamps, channels, naming, sequence, timeout: self.timeout() }
+        });
+        ended.ok_or_else(|| waiting.expect("not begun"))
+    }
+
+    /// The numbers of the next message between this rank and others.
+    fn next_message(&self, collective: Collective, (to, from): (usize, usize)) -> (Channels, u64) {
+        let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let sending = if collective == Collective::Recv { 0 } else { next(&self.inner.sent[to]) };
+        let receiving = if collective == Collective::Send { 0 } else { next(&self.inner.received[from]) };
+        (Channels::Messages { sending, receiving }, sending.max(receiving))
+    }
+
     /// Gives a prepared call its number; from here on it must run.
     pub(super) fn activate(&self, prepared: Prepared, keep: Option<Arc<dyn Any + Send + Sync>>) -> Active {
         let history = match prepared.naming {
@@ -148,19 +174,12 @@ impl Communicator {
             self.over_windows(&prepared, history).map_or(Beside::Nothing, |windows| Beside::Windows(Box::new(windows)))
         };
         let Prepared { plan, sound, naming, stamps, own_input } = prepared;
-        let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
         let (channels, sequence) = match naming {
             Naming::Whole => {
                 let sequence = self.next_sequence();
                 (Channels::Collective { sequence }, sequence)
             }
-            Naming::Pair { to, from } => {
-                let sends = plan.collective != Collective::Recv;
-                let receives = plan.collective != Collective::Send;
-                let sending = if sends { next(&self.inner.sent[to]) } else { 0 };
-                let receiving = if receives { next(&self.inner.received[from]) } else { 0 };
-                (Channels::Messages { sending, receiving }, sending.max(receiving))
-            }
+            Naming::Pair { to, from } => self.next_message(plan.collective, (to, from)),
         };
         let call = CallName {
             collective: plan.collective,

@@ -64,6 +64,12 @@ impl Memory {
         }
     }
 
+    /// How long a buffer is.
+    #[inline]
+    pub(crate) fn bytes(&self, buffer: Buffer) -> usize {
+        self.place(buffer).bytes
+    }
+
     /// The address of a range of a buffer; only to be used within the range.
     ///
     /// # Panics

@@ -88,6 +88,28 @@ impl Operation {
         Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, beside })
     }
 
+    /// A message that has begun: so many bytes are `sent`, or all with `None`; and it is `received`, or nothing of it.
+    pub(super) fn message(
+        plan: SharedPlan,
+        memory: Memory,
+        channels: Channels,
+        naming: Naming,
+        stamps: Stamps,
+        sent: Option<usize>,
+        received: bool,
+    ) -> Box<Operation> {
+        let mut operation = Operation::new(plan, memory, channels, naming, stamps, Beside::Nothing);
+        let lane = &mut operation.lanes[0];
+        for (moved, step) in lane.moved.iter_mut().zip(operation.plan.program.steps_of(0)) {
+            *moved = match step {
+                Step::Send { .. } => sent.unwrap_or(DONE),
+                _ if received => DONE,
+                _ => 0,
+            };
+        }
+        operation
+    }
+
     /// Whether all of it is done.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {

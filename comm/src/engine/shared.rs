@@ -1,6 +1,6 @@
 //! An engine as its threads share it: the core behind a mutex, requests beside it, and the progress thread.
 
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::completion::Completion;
 use super::core::Core;
 use super::handover::Signal;
 use super::kin::{Doing, Relative};
+use super::message::Message;
 use super::quick::Quick;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -91,14 +92,25 @@ impl Engine {
     /// Runs a call over the boards in this thread, if nothing else is under way; otherwise nothing has happened.
     #[inline]
     pub(crate) fn run_quick(&self, call: impl FnOnce() -> Quick) -> Option<Result<()>> {
+        let mut core = self.free_core()?;
+        Some(core.safely(|core| core.run_quick(&self.inner.attention, call())))
+    }
+
+    /// Runs a message in this thread, if nothing else is under way; otherwise nothing has happened.
+    #[inline]
+    pub(crate) fn run_message(&self, message: impl FnOnce() -> Message) -> Option<Result<()>> {
+        let mut core = self.free_core()?;
+        Some(core.safely(|core| core.run_message(&self.inner.attention, message())))
+    }
+
+    /// The core, if it may be used by this thread and nothing is under way.
+    #[inline]
+    fn free_core(&self) -> Option<MutexGuard<'_, Core>> {
         if self.driver == Driver::Steps || self.generation != forks::generation() {
             return None;
         }
-        let mut core = self.inner.core.try_lock().ok()?;
-        if !core.is_idle() || self.inner.attention.is_raised() {
-            return None;
-        }
-        Some(core.safely(|core| core.run_quick(&self.inner.attention, call())))
+        let core = self.inner.core.try_lock().ok()?;
+        (core.is_idle() && !self.inner.attention.is_raised()).then_some(core)
     }
 
     /// Hands a call to the engine and returns at once.

@@ -24,7 +24,7 @@ const SLOTS: std::ops::RangeInclusive<usize> = 16..=256;
 const HALL_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=4 << 20;
 /// The longest message, as a share of its hall, and at most.
 const MESSAGES: usize = 8;
-const MESSAGE_BYTES: usize = 128 << 10;
+const MESSAGE_BYTES: usize = 512 << 10;
 
 /// How many turns a board keeps, where that many ranks share a host.
 pub(crate) fn slots(neighbours: usize) -> usize {

@@ -1,0 +1,104 @@
+//! The short way for a blocking message: straight over the link, in the caller's thread, without becoming a call under way
+//! unless it has to wait or comes in parts.
+
+use std::time::Duration;
+
+use super::active::Active;
+use super::attention::Attention;
+use super::channels::{Channels, Naming};
+use super::core::Core;
+use super::memory::Memory;
+use super::operation::Operation;
+use super::plan::SharedPlan;
+use super::stamp::Stamps;
+use crate::collective::Collective;
+use crate::error::{CallName, Result};
+use crate::schedule::Buffer;
+
+/// A message to one rank, or from one, or both, ready to run. None of them is this rank.
+pub(crate) struct Message {
+    pub(crate) plan: SharedPlan,
+    pub(crate) memory: Memory,
+    pub(crate) stamps: Stamps,
+    pub(crate) channels: Channels,
+    pub(crate) naming: Naming,
+    pub(crate) sequence: u64,
+    pub(crate) timeout: Duration,
+}
+
+impl Core {
+    /// Runs a message while nothing else is under way.
+    #[inline]
+    pub(crate) fn run_message(&mut self, attention: &Attention, message: Message) -> Result<()> {
+        let collective = message.plan.collective;
+        let sends = collective != Collective::Recv;
+        let (mut sent, mut received) = (if sends { Some(0) } else { None }, collective == Collective::Send);
+        for look in 0..=self.policy.spins + self.policy.yields {
+            let sent_before = sent;
+            if sent == Some(0) {
+                sent = self.send_whole(&message);
+            }
+            let arrived = !received && self.receive_whole(&message);
+            received |= arrived;
+            if arrived || sent != sent_before {
+                self.endpoint.ring_peers();
+            }
+            if sent.is_none() && received {
+                return Ok(());
+            }
+            // A part is on its way: the long way sends the rest.
+            if sent.is_some_and(|bytes| bytes > 0) {
+                break;
+            }
+            if look < self.policy.spins {
+                std::hint::spin_loop();
+            } else if attention.is_raised() {
+                break;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        self.run_rest(attention, message, sent, received)
+    }
+
+    /// Sends what the link takes at once: `None` if that is all, otherwise how many bytes. What is wrong with the link, the
+    /// long way finds, too.
+    #[inline]
+    fn send_whole(&mut self, message: &Message) -> Option<usize> {
+        let to = message.naming.target(1);
+        let bytes = message.memory.bytes(Buffer::Input);
+        // SAFETY: nothing writes the input while the call runs.
+        let whole = unsafe { message.memory.read(Buffer::Input, 0..bytes) };
+        match self.endpoint.send(to, message.channels.of(0, false), message.stamps.to(to), whole) {
+            Ok(Some(taken)) if taken == bytes => None,
+            Ok(Some(taken)) => Some(taken),
+            Ok(None) | Err(_) => Some(0),
+        }
+    }
+
+    /// Takes the message if it is there, whole and as expected; whether it did.
+    #[inline]
+    fn receive_whole(&mut self, message: &Message) -> bool {
+        let (from, channel) = (message.naming.source(1), message.channels.of(0, true));
+        let bytes = message.memory.bytes(Buffer::Output);
+        let Ok(Some(head)) = self.endpoint.head(from, channel) else { return false };
+        if head.stamp != message.stamps.from(from) || head.left != bytes || head.bytes.len() != bytes {
+            return false;
+        }
+        // SAFETY: nothing else touches the output while the call runs.
+        let target = unsafe { message.memory.write(Buffer::Output, 0..bytes) };
+        target.copy_from_slice(head.bytes);
+        self.endpoint.advance(from, channel, bytes);
+        true
+    }
+
+    /// Makes a call under way of what is left.
+    #[cold]
+    fn run_rest(&mut self, attention: &Attention, message: Message, sent: Option<usize>, received: bool) -> Result<()> {
+        let Message { plan, memory, stamps, channels, naming, sequence, timeout } = message;
+        let size = self.endpoint.size();
+        let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
+        let operation = Operation::message(plan, memory, channels, naming, stamps, sent, received);
+        self.drive(attention, &mut [Active::new(operation, call, timeout, None)])
+    }
+}

@@ -28,7 +28,7 @@ pub use group::Group;
 pub use work::Work;
 
 use prepare::Plans;
-use quick::{Outline, Readies};
+use quick::Readies;
 use windows::Registry;
 
 /// One rank's membership of a group of ranks.
@@ -254,9 +254,7 @@ impl Communicator {
         if let Some(ended) = self.run_quick(&mut request) {
             return ended;
         }
-        let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
-        let prepared = self.prepare(request)?;
-        self.keep_ready(outline, buffers, &prepared);
+        let prepared = self.prepare_and_keep(request)?;
         self.inner.engine.run([self.activate(prepared, None)])
     }
 

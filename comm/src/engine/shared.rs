@@ -101,6 +101,18 @@ impl Engine {
         Some(core.safely(|core| core.run_quick(&self.inner.attention, call())))
     }
 
+    /// As [`Engine::run_quick`], several calls one after the other.
+    pub(crate) fn run_all_quick(&self, mut calls: impl Iterator<Item = Quick>) -> Option<Result<()>> {
+        if self.driver == Driver::Steps || self.generation != forks::generation() {
+            return None;
+        }
+        let mut core = self.inner.core.try_lock().ok()?;
+        if !core.is_idle() || self.inner.attention.is_raised() {
+            return None;
+        }
+        Some(core.safely(|core| calls.try_for_each(|quick| core.run_quick(&self.inner.attention, quick))))
+    }
+
     /// Hands a call to the engine and returns at once.
     pub(crate) fn submit(&self, mut active: Active) -> Result<Arc<Completion>> {
         self.check_process()?;

@@ -126,10 +126,10 @@ impl Facts {
         priced.min_by(|a, b| a.0.total_cmp(&b.0)).expect("each collective has rows for every number of ranks").1
     }
 
-    /// Whether a call with blocks of one length goes over the boards when this row is chosen: the row says that everyone
-    /// reads from everyone, memory joins all ranks, and the messages are small enough.
-    pub(crate) fn on_boards(&self, row: &Row, bytes: usize) -> bool {
-        self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes)
+    /// Whether a call goes over the boards when this row is chosen: the row says that everyone reads from everyone, memory
+    /// joins all ranks, and the messages are small enough.
+    pub(crate) fn on_boards(&self, row: &Row, bytes: usize, uneven: bool) -> bool {
+        self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes, uneven)
     }
 
     /// Whether large calls may read registered memory directly: memory joins all ranks, and nobody wishes for a row.
@@ -139,7 +139,7 @@ impl Facts {
 
     /// How long a row should take, in seconds.
     fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
-        if !uneven && self.on_boards(row, bytes) {
+        if self.on_boards(row, bytes, uneven) {
             return Machine::of(&self.prices, self.crowding).board_s(row.collective, self.size, bytes);
         }
         let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);

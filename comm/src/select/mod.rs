@@ -7,7 +7,7 @@ mod overrides;
 mod prices;
 mod profile;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use paceline_transport::LinkKind;
 
@@ -149,8 +149,14 @@ impl Facts {
     }
 }
 
+/// The cores that this process may use, as they were when first asked for: finding out takes longer than the rest of
+/// making a small communicator.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// How many ranks must share a core when a host has that many.
 fn crowding(neighbours: usize) -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    neighbours.div_ceil(cores) as u32
+    neighbours.div_ceil(cores()) as u32
 }

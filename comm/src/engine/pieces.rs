@@ -23,6 +23,10 @@ const WORD: usize = size_of::<u32>();
 /// In place of where a part begins: the message is too long for the board.
 const TOO_LONG: u32 = u32::MAX;
 
+/// Bytes for each other rank up to which messages that tell their parts go over the boards. They are copied once more than
+/// others on the way, so that links carry longer ones as fast or faster.
+const TELLS_FOR_EACH: usize = 2 << 10;
+
 /// Bytes of the table in front of a message that tells where its parts lie.
 fn table_bytes(size: usize) -> usize {
     (size + 1) * WORD
@@ -34,7 +38,7 @@ fn put_together(posting: &Posting, memory: &Memory, size: usize) -> Message {
     let mut message = Message::new();
     if posting.tells {
         let front = table_bytes(size);
-        if front + total > Board::longest(size) {
+        if front + total > Board::longest(size) || total > TELLS_FOR_EACH * (size - 1) {
             (0..=size).for_each(|_| message.extend_from_slice(&TOO_LONG.to_le_bytes()));
             return message;
         }

@@ -115,7 +115,7 @@ fn uneven_blocks_of_all_lengths() {
             on_each(wire, n, |comm| {
                 let longest = Board::longest(n) / 8;
                 for unit in [0, 1, 3, 300, longest / 16, longest / 2, longest, longest + 1] {
-                    (0..3).for_each(|_| all_uneven(&comm, |from, to| (from + to) % n * unit));
+                    (0..3).for_each(|_| all_uneven(comm, |from, to| (from + to) % n * unit));
                 }
             });
         }
@@ -130,9 +130,9 @@ fn one_rank_sends_more_than_the_others() {
             let longest = Board::longest(3) / 8;
             for giver in [0, 1, 2, 1] {
                 let of = |from: usize, to: usize| if from == giver { longest / 2 + to } else { from + to };
-                all_uneven(&comm, of);
-                all_uneven(&comm, |from, to| of(to, from));
-                all_uneven(&comm, |from, to| from * to);
+                all_uneven(comm, of);
+                all_uneven(comm, |from, to| of(to, from));
+                all_uneven(comm, |from, to| from * to);
             }
         });
     }

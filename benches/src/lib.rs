@@ -1,5 +1,6 @@
 //! The comparison of paceline with other libraries: `side_by_side` and its parts.
 
+pub mod call;
 pub mod chart;
 pub mod csv;
 pub mod machine;
@@ -10,6 +11,7 @@ pub mod peers;
 pub mod process;
 pub mod results;
 pub mod run;
+pub mod shares;
 pub mod table;
 mod worker;
 

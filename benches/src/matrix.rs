@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
+pub use crate::call::Call;
+
 /// The sizes where nothing else is asked for, in bytes.
 pub const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20];
 
@@ -18,29 +20,6 @@ pub enum Wire {
     Tcp,
     /// paceline's ranks are threads of one process; the others' are processes of one host.
     Threads,
-}
-
-/// What is called.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Call {
-    /// The sum on every rank.
-    AllReduce,
-    /// A block of the sum on each rank.
-    ReduceScatter,
-    /// Every rank's block on every rank.
-    AllGather,
-    /// A block from every rank to every rank.
-    AllToAll,
-    /// Rank 0's vector on every rank.
-    Broadcast,
-    /// The sum on rank 0.
-    Reduce,
-    /// A message to the next rank, and one from the rank before.
-    SendRecv,
-    /// A copy within each process, all at once: what the memory allows. Not a collective.
-    #[value(skip)]
-    Copy,
 }
 
 /// What the elements are.
@@ -91,31 +70,6 @@ impl Wire {
     }
 }
 
-impl Call {
-    const ALL: [(Call, &str); 8] = [
-        (Call::AllReduce, "all_reduce"),
-        (Call::ReduceScatter, "reduce_scatter"),
-        (Call::AllGather, "all_gather"),
-        (Call::AllToAll, "all_to_all"),
-        (Call::Broadcast, "broadcast"),
-        (Call::Reduce, "reduce"),
-        (Call::SendRecv, "send_recv"),
-        (Call::Copy, "copy"),
-    ];
-
-    /// Its name in options and tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Call::ALL[self as usize].1
-    }
-
-    /// Whether the size is that of all ranks' blocks together.
-    #[must_use]
-    pub fn has_blocks(self) -> bool {
-        matches!(self, Call::ReduceScatter | Call::AllGather | Call::AllToAll)
-    }
-}
-
 impl ElementType {
     /// Its name in options and tables.
     #[must_use]
@@ -136,7 +90,7 @@ impl ElementType {
 
 impl Cell {
     /// Elements of the smaller buffer: of a block, or of the vector. Rounded down, as nccl-tests does; 0 if there is no
-    /// whole one.
+    /// whole one. Of blocks of different lengths, all together.
     #[must_use]
     pub fn count(&self, ranks: usize) -> usize {
         let elements = self.bytes / self.element.bytes();
@@ -146,8 +100,8 @@ impl Cell {
     /// What the timed calls move between the two halves of the ranks at least, both ways together, in bytes.
     #[must_use]
     pub fn crossing_bytes(&self, ranks: usize) -> u64 {
-        let blocks = if self.call.has_blocks() { ranks } else { 1 };
-        (self.count(ranks) * blocks * self.element.bytes() * self.iterations) as u64
+        let times = if self.call.has_blocks() { ranks } else { self.call.at_once() };
+        (self.count(ranks) * times * self.element.bytes() * self.iterations) as u64
     }
 }
 
@@ -156,9 +110,13 @@ impl Group {
     #[must_use]
     pub fn cells(&self, sizes: &[usize], cores: usize) -> (Vec<Cell>, Vec<usize>) {
         let cell = |&bytes: &usize| {
-            let iterations = iterations(self.wire, self.ranks, bytes, cores);
+            let iterations = iterations(self.wire, self.ranks, bytes * self.call.at_once(), cores);
+            let iterations = iterations.min(self.call.iterations_max());
             Cell { call: self.call, element: self.element, bytes, iterations }
         };
+        if !self.call.has_sizes() {
+            return (vec![cell(&0)], Vec::new());
+        }
         let (cells, skipped): (Vec<_>, Vec<_>) = sizes.iter().map(cell).partition(|cell| cell.count(self.ranks) > 0);
         (cells, skipped.iter().map(|cell| cell.bytes).collect())
     }
@@ -204,7 +162,7 @@ impl FromStr for Cell {
     fn from_str(text: &str) -> Result<Cell, String> {
         let wrong = || format!("{text:?} is not call:type:bytes:iterations, such as all_reduce:f32:4096:1000");
         let [call, element, bytes, iterations] = text.split(':').collect::<Vec<_>>()[..] else { return Err(wrong()) };
-        let (call, _) = Call::ALL.into_iter().find(|(_, name)| *name == call).ok_or_else(wrong)?;
+        let call = Call::named(call).ok_or_else(wrong)?;
         let element = ElementType::from_str(element, false).map_err(|_| wrong())?;
         let number = |text: &str| text.parse().map_err(|_| wrong());
         Ok(Cell { call, element, bytes: number(bytes)?, iterations: number(iterations)? })
@@ -224,12 +182,6 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_options() {
-        for call in Call::value_variants() {
-            assert_eq!(call.to_possible_value().unwrap().get_name(), call.name());
-        }
-        for (at, (call, _)) in Call::ALL.iter().enumerate() {
-            assert_eq!(*call as usize, at);
-        }
         for element in ElementType::value_variants() {
             assert_eq!(element.to_possible_value().unwrap().get_name(), element.name());
         }
@@ -272,6 +224,14 @@ mod tests {
             assert!(iterations(Wire::Shm, 8, bytes, 2) <= iterations(Wire::Shm, 4, bytes, 2));
             assert!(iterations(Wire::Shm, 4, bytes, 2) <= iterations(Wire::Shm, 4, bytes, 8));
         }
+    }
+
+    #[test]
+    fn what_has_no_size_is_one_row() {
+        let group = Group { wire: Wire::Shm, ranks: 2, call: Call::Split, element: ElementType::F32 };
+        let (cells, skipped) = group.cells(&[8, 64], 2);
+        assert_eq!((cells.len(), cells[0].bytes, cells[0].crossing_bytes(2)), (1, 0, 0));
+        assert!(skipped.is_empty());
     }
 
     #[test]

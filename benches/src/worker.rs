@@ -7,8 +7,10 @@ use std::time::Instant;
 use half::{bf16, f16};
 use paceline_comm::{Communicator, Element, ReduceOp};
 
+use crate::call::GROUPED;
 use crate::matrix::{Call, Cell, ElementType};
 use crate::pattern::{expected, lengths, value};
+use crate::shares::{receives, sends};
 
 /// Where buffers begin.
 const PAGE_BYTES: usize = 4096;
@@ -61,7 +63,7 @@ where
     T: Element + Copy + PartialEq + Debug,
 {
     let (rank, ranks) = (comm.rank(), comm.size());
-    let (inputs, outputs) = lengths(cell, ranks);
+    let (inputs, outputs) = lengths(cell, ranks, rank);
     let (mut input, first) = aligned(inputs, of(0));
     let input = &mut input[first..first + inputs];
     input.iter_mut().enumerate().for_each(|(at, element)| *element = of(value(rank, at)));
@@ -70,9 +72,18 @@ where
     if cell.call == Call::Broadcast && rank == 0 {
         output.copy_from_slice(input);
     }
-    let told = |error: paceline_comm::Error| error.to_string();
+    let split = match cell.call {
+        Call::SplitAllReduce => Some(made_by_split(comm, 0, ranks)?),
+        _ => None,
+    };
+    let place = Place {
+        comm: split.as_ref().unwrap_or(comm),
+        cell,
+        sends: sends(cell, ranks, rank),
+        receives: receives(cell, ranks, rank),
+    };
     for _ in 0..cell.iterations / 10 + 2 {
-        run(comm, cell, input, output).map_err(told)?;
+        run(&place, input, output)?;
     }
     for (at, got) in output.iter().enumerate() {
         let want = expected(cell, ranks, rank, at).map(&of);
@@ -83,35 +94,66 @@ where
     comm.barrier().map_err(told)?;
     let start = Instant::now();
     for _ in 0..cell.iterations {
-        run(comm, cell, input, output).map_err(told)?;
+        run(&place, input, output)?;
     }
     let mut slowest = [start.elapsed().as_secs_f64() / cell.iterations as f64 * 1e6];
     comm.all_reduce_in_place(&mut slowest, ReduceOp::Max).map_err(told)?;
     Ok(slowest[0])
 }
 
-fn run<T: Element + Copy>(
-    comm: &Communicator,
-    cell: &Cell,
-    input: &[T],
-    output: &mut [T],
-) -> Result<(), paceline_comm::Error> {
-    match cell.call {
-        Call::AllReduce => comm.all_reduce(input, output, ReduceOp::Sum),
+/// What is run, and where.
+struct Place<'a> {
+    comm: &'a Communicator,
+    cell: &'a Cell,
+    /// Elements to and from each rank, where blocks have different lengths.
+    sends: Vec<usize>,
+    receives: Vec<usize>,
+}
+
+fn told(error: paceline_comm::Error) -> String {
+    error.to_string()
+}
+
+fn run<T: Element + Copy>(place: &Place, input: &[T], output: &mut [T]) -> Result<(), String> {
+    let Place { comm, cell, sends, receives } = place;
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let ended = match cell.call {
+        Call::AllReduce | Call::SplitAllReduce => comm.all_reduce(input, output, ReduceOp::Sum),
         Call::ReduceScatter => comm.reduce_scatter(input, output, ReduceOp::Sum),
         Call::AllGather => comm.all_gather(input, output),
         Call::AllToAll => comm.all_to_all(input, output),
         Call::Broadcast => comm.broadcast(output, 0),
         Call::Reduce => comm.reduce(input, output, ReduceOp::Sum, 0),
-        Call::SendRecv => {
-            let (rank, ranks) = (comm.rank(), comm.size());
-            comm.send_recv(input, (rank + 1) % ranks, output, (rank + ranks - 1) % ranks)
+        Call::SendRecv => comm.send_recv(input, (rank + 1) % ranks, output, (rank + ranks - 1) % ranks),
+        Call::ReduceScatterV => comm.reduce_scatter_v(input, output, sends, ReduceOp::Sum),
+        Call::AllGatherV => comm.all_gather_v(input, output, sends),
+        Call::AllToAllV => comm.all_to_all_v(input, sends, output, receives),
+        Call::GroupOf50 => {
+            let mut group = comm.group();
+            let count = input.len() / GROUPED;
+            for (input, output) in input.chunks(count).zip(output.chunks_mut(count)) {
+                group.all_reduce(input, output, ReduceOp::Sum);
+            }
+            group.run()
+        }
+        Call::Split => return made_by_split(comm, 0, ranks).map(drop),
+        Call::SplitHalves => {
+            let first = ranks.div_ceil(2);
+            let (color, size) = if rank < first { (0, first) } else { (1, ranks - first) };
+            return made_by_split(comm, color, size).map(drop);
         }
         Call::Copy => {
             black_box(&mut *output).copy_from_slice(black_box(input));
             Ok(())
         }
-    }
+    };
+    ended.map_err(told)
+}
+
+/// A communicator of the ranks of this color, of which there are `size`.
+fn made_by_split(comm: &Communicator, color: u64, size: usize) -> Result<Communicator, String> {
+    let made = comm.split(Some(color), comm.rank() as i64).map_err(told)?.ok_or("no communicator for this color")?;
+    if made.size() == size { Ok(made) } else { Err(format!("a split into {} ranks, not {size}", made.size())) }
 }
 
 #[cfg(test)]
@@ -129,6 +171,13 @@ mod tests {
             Call::Broadcast,
             Call::Reduce,
             Call::SendRecv,
+            Call::ReduceScatterV,
+            Call::AllGatherV,
+            Call::AllToAllV,
+            Call::GroupOf50,
+            Call::Split,
+            Call::SplitHalves,
+            Call::SplitAllReduce,
             Call::Copy,
         ];
         let types = [ElementType::F32, ElementType::F64, ElementType::F16, ElementType::Bf16];

@@ -245,6 +245,7 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/engine/exchange.rs",
             "comm/src/engine/memory.rs",
             "comm/src/engine/operation.rs",
+            "comm/src/engine/pieces.rs",
             "comm/src/engine/walk.rs",
             "comm/src/engine/windows.rs",
             "comm/src/reduce/element.rs",

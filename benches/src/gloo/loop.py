@@ -18,6 +18,8 @@ import torch.distributed as dist
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
 BLOCKS = ("reduce_scatter", "all_gather", "all_to_all")
+UNEVEN = ("reduce_scatter_v", "all_gather_v")
+GROUPED = 50
 PAGE = 4096
 
 
@@ -38,10 +40,33 @@ def sums(ranks, first, count):
     return sum(values(rank, first, count) for rank in range(ranks))
 
 
+def below(k):
+    return k * (k - 1) // 2
+
+
+def begin(count, ranks, sender, to):
+    """Where the block for a rank begins in the sender's vector: shares.rs says how vectors are cut."""
+    wrapped = below(ranks) - below(sender) + below(sender + to - ranks)
+    weight = below(sender + to) - below(sender) if sender + to <= ranks else wrapped
+    return count * weight // below(ranks)
+
+
+def block(count, ranks, sender, to):
+    """The first element of the block, and how many there are."""
+    first = begin(count, ranks, sender, to)
+    return first, begin(count, ranks, sender, to + 1) - first
+
+
 def expected(call, rank, ranks, count):
     everyone = range(ranks)
-    if call in ("all_reduce", "reduce"):
+    if call in ("all_reduce", "reduce", "split_all_reduce"):
         return sums(ranks, 0, count)
+    if call == "group_of_50":
+        return sums(ranks, 0, count * GROUPED)
+    if call.startswith("split"):
+        return torch.empty(0, dtype=torch.int64)
+    if call == "all_to_all_v":
+        return torch.cat([values(other, *block(count, ranks, other, rank)) for other in everyone])
     if call == "reduce_scatter":
         return sums(ranks, rank * count, count)
     if call == "all_gather":
@@ -57,6 +82,12 @@ def one_call(call, rank, ranks, count, source, target):
     """A function that makes the call once."""
     blocks = list(target.split(count)) if call == "all_gather" else None
     parts = list(source.split(count)) if call == "reduce_scatter" else None
+    sends = [block(count, ranks, rank, other)[1] for other in range(ranks)]
+    receives = [block(count, ranks, other, rank)[1] for other in range(ranks)]
+    grouped = target.split(count) if call == "group_of_50" else None
+    everyone = list(range(ranks))
+    first = (ranks + 1) // 2
+    made = dist.new_group(everyone) if call == "split_all_reduce" else None
     after, before = (rank + 1) % ranks, (rank - 1) % ranks
 
     def send_recv():
@@ -64,7 +95,21 @@ def one_call(call, rank, ranks, count, source, target):
         dist.recv(target, before)
         sending.wait()
 
+    def group_of_50():
+        for work in [dist.all_reduce(part, async_op=True) for part in grouped]:
+            work.wait()
+
+    def split(*groups):
+        for made in [dist.new_group(group) for group in groups]:
+            if made is not dist.GroupMember.NON_GROUP_MEMBER:
+                dist.destroy_process_group(made)
+
     return {
+        "group_of_50": group_of_50,
+        "split": lambda: split(everyone),
+        "split_halves": lambda: split(everyone[:first], everyone[first:]),
+        "split_all_reduce": lambda: dist.all_reduce(target, group=made),
+        "all_to_all_v": lambda: dist.all_to_all_single(target, source, receives, sends),
         "all_reduce": lambda: dist.all_reduce(target),
         "reduce": lambda: dist.reduce(target, 0),
         "reduce_scatter": lambda: dist.reduce_scatter(target, parts),
@@ -76,12 +121,22 @@ def one_call(call, rank, ranks, count, source, target):
 
 
 def measure(call, dtype, size, iterations):
+    if call in UNEVEN:
+        raise NotImplementedError("gloo has no blocks of different lengths in it")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     elements = size // torch.empty(0, dtype=dtype).element_size()
     count = elements // ranks if call in BLOCKS else elements
-    source = buffer(count * ranks if call in ("reduce_scatter", "all_to_all") else count, dtype)
-    target = buffer(count * ranks if call in ("all_gather", "all_to_all") else count, dtype)
-    in_place = call in ("all_reduce", "reduce")
+    sent = received = count
+    if call in ("reduce_scatter", "all_to_all"):
+        sent = count * ranks
+    if call in ("all_gather", "all_to_all"):
+        received = count * ranks
+    if call == "all_to_all_v":
+        received = sum(block(count, ranks, other, rank)[1] for other in range(ranks))
+    if call == "group_of_50":
+        sent = received = count * GROUPED
+    source, target = buffer(sent, dtype), buffer(received, dtype)
+    in_place = call in ("all_reduce", "reduce", "group_of_50", "split_all_reduce")
     source.copy_(values(rank, 0, source.numel()))
     if in_place or (call == "broadcast" and rank == 0):
         target.copy_(source)

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, CALLS };
-static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                         "broadcast",  "reduce",         "send_recv"};
+enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, REDUCE_SCATTER_V,
+            ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, CALLS };
+static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast",
+                                         "reduce", "send_recv", "reduce_scatter_v", "all_gather_v", "all_to_all_v",
+                                         "group_of_50", "split", "split_halves", "split_all_reduce"};
+enum { GROUPED = 50 };
 
 struct cell {
     enum call call;
@@ -18,6 +21,13 @@ struct cell {
 };
 
 static int rank, size;
+static MPI_Comm comm;
+/* Where blocks of different lengths lie, and their lengths. */
+static int *sends, *send_places, *receives, *receive_places;
+static MPI_Request requests[GROUPED];
+static MPI_Status statuses[GROUPED];
+/* Whether a group is begun at once, or is calls in a row. */
+static int at_once;
 
 static void fail(const char *what, const char *text) {
     fprintf(stderr, "rank %d: %s: %s\n", rank, what, text);
@@ -47,7 +57,7 @@ static struct cell parse(const char *text) {
 }
 
 static void *buffer(size_t bytes) {
-    void *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    void *memory = aligned_alloc(4096, (bytes / 4096 + 1) * 4096);
     if (!memory)
         fail("no memory", "for a buffer");
     return memory;
@@ -73,6 +83,34 @@ static int sum(size_t at) {
     return total;
 }
 
+static size_t below(size_t k) { return k ? k * (k - 1) / 2 : 0; }
+
+/* shares.rs says how vectors are cut. */
+static size_t begin(const struct cell *cell, size_t from, size_t to) {
+    size_t n = (size_t)size, elements = (size_t)cell->count;
+    if (cell->call != ALL_TO_ALL_V)
+        return elements * below(to + 1) / below(n + 1);
+    size_t weight = from + to <= n ? below(from + to) - below(from) : below(n) - below(from) + below(from + to - n);
+    return elements * weight / below(n);
+}
+
+static int block(const struct cell *cell, int from, int to) {
+    return (int)(begin(cell, (size_t)from, (size_t)to + 1) - begin(cell, (size_t)from, (size_t)to));
+}
+
+/* Fills the tables of lengths and places; returns how many elements this rank receives in all_to_all_v. */
+static size_t place(const struct cell *cell) {
+    int received = 0;
+    for (int peer = 0; peer < size; peer++) {
+        sends[peer] = block(cell, rank, peer);
+        send_places[peer] = (int)begin(cell, (size_t)rank, (size_t)peer);
+        receives[peer] = block(cell, peer, rank);
+        receive_places[peer] = received;
+        received += receives[peer];
+    }
+    return (size_t)received;
+}
+
 static int expected(const struct cell *cell, size_t at) {
     size_t count = (size_t)cell->count, me = (size_t)rank;
     switch (cell->call) {
@@ -80,51 +118,124 @@ static int expected(const struct cell *cell, size_t at) {
     case ALL_GATHER: return value(at / count, at % count);
     case ALL_TO_ALL: return value(at / count, me * count + at % count);
     case BROADCAST: return value(0, at);
+    case REDUCE_SCATTER_V: return sum((size_t)send_places[rank] + at);
+    case ALL_GATHER_V:
+    case ALL_TO_ALL_V: {
+        const int *lengths = cell->call == ALL_GATHER_V ? sends : receives;
+        size_t from = 0;
+        while (at >= (size_t)lengths[from])
+            at -= (size_t)lengths[from++];
+        return value(from, at + (cell->call == ALL_GATHER_V ? 0 : begin(cell, from, me)));
+    }
     case SEND_RECV: return value((size_t)((rank + size - 1) % size), at);
     default: return sum(at);
     }
 }
 
+static MPI_Comm made_by_split(int color, int want) {
+    MPI_Comm made;
+    int got;
+    MPI_Comm_split(MPI_COMM_WORLD, color, rank, &made);
+    MPI_Comm_size(made, &got);
+    if (got != want)
+        fail("a wrong result", "split");
+    return made;
+}
+
+static void group(const struct cell *cell, const char *input, char *output) {
+    size_t bytes = (size_t)cell->count * (cell->is_double ? sizeof(double) : sizeof(float));
+    for (int k = 0; k < GROUPED; k++, input += bytes, output += bytes)
+        if (at_once)
+            MPI_Iallreduce(input, output, cell->count, cell->type, MPI_SUM, comm, &requests[k]);
+        else
+            MPI_Allreduce(input, output, cell->count, cell->type, MPI_SUM, comm);
+    if (at_once)
+        MPI_Waitall(GROUPED, requests, statuses);
+}
+
 static void run(const struct cell *cell, const void *input, void *output) {
+    int first = (size + 1) / 2;
+    MPI_Comm made;
     int count = cell->count, next = (rank + 1) % size, before = (rank + size - 1) % size;
     MPI_Datatype type = cell->type;
     switch (cell->call) {
-    case ALL_REDUCE: MPI_Allreduce(input, output, count, type, MPI_SUM, MPI_COMM_WORLD); break;
-    case REDUCE_SCATTER: MPI_Reduce_scatter_block(input, output, count, type, MPI_SUM, MPI_COMM_WORLD); break;
-    case ALL_GATHER: MPI_Allgather(input, count, type, output, count, type, MPI_COMM_WORLD); break;
-    case ALL_TO_ALL: MPI_Alltoall(input, count, type, output, count, type, MPI_COMM_WORLD); break;
-    case BROADCAST: MPI_Bcast(output, count, type, 0, MPI_COMM_WORLD); break;
-    case REDUCE: MPI_Reduce(input, output, count, type, MPI_SUM, 0, MPI_COMM_WORLD); break;
+    case SPLIT_ALL_REDUCE:
+    case ALL_REDUCE: MPI_Allreduce(input, output, count, type, MPI_SUM, comm); break;
+    case REDUCE_SCATTER: MPI_Reduce_scatter_block(input, output, count, type, MPI_SUM, comm); break;
+    case ALL_GATHER: MPI_Allgather(input, count, type, output, count, type, comm); break;
+    case ALL_TO_ALL: MPI_Alltoall(input, count, type, output, count, type, comm); break;
+    case BROADCAST: MPI_Bcast(output, count, type, 0, comm); break;
+    case REDUCE: MPI_Reduce(input, output, count, type, MPI_SUM, 0, comm); break;
+    case REDUCE_SCATTER_V: MPI_Reduce_scatter(input, output, sends, type, MPI_SUM, comm); break;
+    case ALL_GATHER_V: MPI_Allgatherv(input, sends[rank], type, output, sends, send_places, type, comm); break;
+    case ALL_TO_ALL_V:
+        MPI_Alltoallv(input, sends, send_places, type, output, receives, receive_places, type, comm);
+        break;
+    case GROUP_OF_50: group(cell, input, output); break;
+    case SPLIT:
+        made = made_by_split(0, size);
+        MPI_Comm_free(&made);
+        break;
+    case SPLIT_HALVES:
+        made = made_by_split(rank < first ? 0 : 1, rank < first ? first : size - first);
+        MPI_Comm_free(&made);
+        break;
     default:
-        MPI_Sendrecv(input, count, type, next, 0, output, count, type, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(input, count, type, next, 0, output, count, type, before, 0, comm, MPI_STATUS_IGNORE);
     }
 }
 
-static void measure(const struct cell *cell) {
-    size_t blocks = (size_t)cell->count * (size_t)size, count = (size_t)cell->count;
-    size_t inputs = cell->call == REDUCE_SCATTER || cell->call == ALL_TO_ALL ? blocks : count;
-    size_t outputs = cell->call == ALL_GATHER || cell->call == ALL_TO_ALL ? blocks : count;
-    size_t width = cell->is_double ? sizeof(double) : sizeof(float);
-    void *input = buffer(inputs * width), *output = buffer(outputs * width);
-    for (size_t at = 0; at < inputs; at++)
-        set(cell, input, at, value((size_t)rank, at));
-    for (size_t at = 0; at < outputs; at++)
-        set(cell, output, at, cell->call == BROADCAST && rank == 0 ? value(0, at) : 0);
-    for (int k = 0; k < cell->iterations / 10 + 2; k++)
-        run(cell, input, output);
-    for (size_t at = 0; at < outputs && (cell->call != REDUCE || rank == 0); at++)
-        if (get(cell, output, at) != expected(cell, at))
-            fail("a wrong result", names[cell->call]);
+/* The slowest rank's microseconds per call, on rank 0. */
+static double timed(const struct cell *cell, const void *input, void *output) {
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     for (int k = 0; k < cell->iterations; k++)
         run(cell, input, output);
     double mine = (MPI_Wtime() - start) / cell->iterations * 1e6, slowest = 0;
     MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static void measure(const struct cell *cell) {
+    size_t blocks = (size_t)cell->count * (size_t)size, count = (size_t)cell->count, received = place(cell);
+    size_t inputs = count, outputs = count;
+    if (cell->call == REDUCE_SCATTER || cell->call == ALL_TO_ALL)
+        inputs = blocks;
+    if (cell->call == ALL_GATHER || cell->call == ALL_TO_ALL)
+        outputs = blocks;
+    if (cell->call == ALL_GATHER_V)
+        inputs = (size_t)sends[rank];
+    if (cell->call == REDUCE_SCATTER_V)
+        outputs = (size_t)sends[rank];
+    if (cell->call == ALL_TO_ALL_V)
+        outputs = received;
+    if (cell->call == GROUP_OF_50)
+        inputs = outputs = count * GROUPED;
+    size_t width = cell->is_double ? sizeof(double) : sizeof(float);
+    void *input = buffer(inputs * width), *output = buffer(outputs * width);
+    for (size_t at = 0; at < inputs; at++)
+        set(cell, input, at, value((size_t)rank, at));
+    if (cell->call == SPLIT_ALL_REDUCE)
+        comm = made_by_split(0, size);
+    double best = 0;
+    for (at_once = 0; at_once <= (cell->call == GROUP_OF_50); at_once++) {
+        for (size_t at = 0; at < outputs; at++)
+            set(cell, output, at, cell->call == BROADCAST && rank == 0 ? value(0, at) : 0);
+        for (int k = 0; k < cell->iterations / 10 + 2; k++)
+            run(cell, input, output);
+        for (size_t at = 0; at < outputs && (cell->call != REDUCE || rank == 0); at++)
+            if (get(cell, output, at) != expected(cell, at))
+                fail("a wrong result", names[cell->call]);
+        double slowest = timed(cell, input, output);
+        best = at_once == 0 || slowest < best ? slowest : best;
+    }
     if (rank == 0) {
-        printf("time %.4f\n", slowest);
+        printf("time %.4f\n", best);
         fflush(stdout);
     }
+    if (cell->call == SPLIT_ALL_REDUCE)
+        MPI_Comm_free(&comm);
+    comm = MPI_COMM_WORLD;
     free(input);
     free(output);
 }
@@ -133,10 +244,17 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    comm = MPI_COMM_WORLD;
+    int *tables = buffer((size_t)size * 4 * sizeof(int));
+    sends = tables;
+    send_places = tables + size;
+    receives = tables + 2 * size;
+    receive_places = tables + 3 * size;
     for (int i = 1; i < argc; i++) {
         struct cell cell = parse(argv[i]);
         measure(&cell);
     }
+    free(tables);
     MPI_Finalize();
     return 0;
 }

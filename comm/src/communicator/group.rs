@@ -96,10 +96,18 @@ impl<'c, 'b> Group<'c, 'b> {
     /// The first error of any call. If a call can't be meant as it stands, none has begun.
     pub fn run(self) -> Result<()> {
         let Group { comm, requests } = self;
-        let requests = join_own_messages(requests, comm.rank())?;
-        let prepared = requests.into_iter().map(|request| comm.prepare(request)).collect::<Result<Vec<_>>>()?;
-        if prepared.is_empty() {
+        let mut requests = join_own_messages(requests, comm.rank())?;
+        if requests.is_empty() {
             return Ok(());
+        }
+        // Calls over the boards follow each other anyway.
+        if let Some(ended) = comm.run_all_quick(&mut requests) {
+            return ended;
+        }
+        let prepared =
+            requests.into_iter().map(|request| comm.prepare_and_keep(request)).collect::<Result<Vec<_>>>()?;
+        if let Some(ended) = comm.run_all_prepared(&prepared) {
+            return ended;
         }
         let calls: Vec<_> = prepared.into_iter().map(|call| comm.activate(call, None)).collect();
         comm.inner.engine.run(calls)

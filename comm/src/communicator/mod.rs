@@ -21,14 +21,14 @@ use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, Kin, Stamps, WaitPolicy, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
-use crate::select::{Circumstances, Explanation, Facts};
+use crate::select::{Circumstances, Explanation, Facts, cores};
 
 pub use buffer::Buffer;
 pub use group::Group;
 pub use work::Work;
 
 use prepare::Plans;
-use quick::{Outline, Readies};
+use quick::Readies;
 use windows::Registry;
 
 /// One rank's membership of a group of ranks.
@@ -133,9 +133,8 @@ impl Communicator {
         let links: Box<[_]> = (0..size).map(|peer| endpoint.link_kind(peer)).collect();
         let house = peers[rank].house;
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let sockets = links.contains(&Some(LinkKind::Tcp));
-        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores, sockets));
+        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores(), sockets));
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {
@@ -254,9 +253,7 @@ impl Communicator {
         if let Some(ended) = self.run_quick(&mut request) {
             return ended;
         }
-        let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
-        let prepared = self.prepare(request)?;
-        self.keep_ready(outline, buffers, &prepared);
+        let prepared = self.prepare_and_keep(request)?;
         self.run_message(prepared).unwrap_or_else(|call| self.inner.engine.run([self.activate(call, None)]))
     }
 

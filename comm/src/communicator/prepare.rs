@@ -116,12 +116,14 @@ impl Communicator {
         }
         let uneven = sound.fingerprint.uneven;
         let make = || {
-            let choice = self.inner.facts.choose(collective, sound.message_bytes, uneven, &self.options)?;
+            // Of an uneven all_to_all every rank knows only its own bytes, and all must choose the same row.
+            let known_bytes = if sound.pairs.is_some() { 0 } else { sound.message_bytes };
+            let choice = self.inner.facts.choose(collective, known_bytes, uneven, &self.options)?;
             let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
             let slicing = if choice.row.moves_runs { Slicing::UNCUT } else { self.inner.facts.slicing() };
             let (size, extent) = (data_type.size(), sound.extent.clone());
             let plan = Plan::new(collective, choice.row.name, program, kernel, size, extent, slicing);
-            let on_boards = !uneven && self.inner.facts.on_boards(choice.row, sound.message_bytes);
+            let on_boards = self.inner.facts.on_boards(choice.row, known_bytes, uneven);
             Ok((choice, if on_boards { plan.on_boards() } else { plan }))
         };
         let (choice, plan) = if uneven {

@@ -9,24 +9,43 @@ use crate::collective::Collective;
 use crate::engine::{Memory, Quick, SharedPlan, Stamps, Turn};
 use crate::error::Result;
 use crate::reduce::{DataType, ReduceOp};
-use crate::request::{Buffers, Request};
+use crate::request::{Buffers, Counts, Request};
 
 /// A call without its addresses: what decides whether it is sound, but for whether its buffers overlap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Outline {
+struct Outline {
     collective: Collective,
     data_type: DataType,
     op: ReduceOp,
     root: usize,
     count: usize,
     in_place: bool,
+    uneven: bool,
     input: usize,
     output: usize,
+}
+
+/// The counts and offsets of a call with blocks of different lengths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct OwnCounts([Box<[usize]>; 4]);
+
+impl OwnCounts {
+    fn of(counts: &Counts<'_>) -> OwnCounts {
+        let Counts { send_counts, send_offsets, recv_counts, recv_offsets } = *counts;
+        OwnCounts([send_counts, send_offsets, recv_counts, recv_offsets].map(Into::into))
+    }
+
+    fn are(&self, counts: &Counts<'_>) -> bool {
+        let Counts { send_counts, send_offsets, recv_counts, recv_offsets } = *counts;
+        let theirs = [send_counts, send_offsets, recv_counts, recv_offsets];
+        self.0.iter().zip(theirs).all(|(mine, theirs)| **mine == *theirs)
+    }
 }
 
 /// A small call that has been found sound.
 pub(super) struct Ready {
     outline: Outline,
+    counts: Option<OwnCounts>,
     /// Whether the call asked for the plan's row, rather than for none.
     wished: bool,
     plan: SharedPlan,
@@ -46,10 +65,11 @@ const KEPT: usize = 8;
 
 impl Readies {
     #[inline]
-    fn find(&self, outline: &Outline, wish: Option<&str>) -> Option<Arc<Ready>> {
+    fn find(&self, outline: &Outline, counts: Option<&Counts<'_>>, wish: Option<&str>) -> Option<Arc<Ready>> {
         let mut recent = self.recent.lock().expect("no panic while held");
         let same = |ready: &Ready| {
             ready.outline == *outline
+                && counts.is_none_or(|counts| ready.counts.as_ref().is_some_and(|known| known.are(counts)))
                 && ready.wished == wish.is_some()
                 && wish.is_none_or(|name| name == ready.plan.row)
         };
@@ -64,7 +84,10 @@ impl Readies {
         let mut recent = self.recent.lock().expect("no panic while held");
         // The long way is taken, too, where the short one is known but somebody else has the engine.
         let is_same = |known: &Ready| {
-            known.outline == ready.outline && known.wished == ready.wished && known.plan.row == ready.plan.row
+            known.outline == ready.outline
+                && known.counts == ready.counts
+                && known.wished == ready.wished
+                && known.plan.row == ready.plan.row
         };
         recent.retain(|known| !is_same(known));
         recent.truncate(KEPT - 1);
@@ -75,18 +98,22 @@ impl Readies {
 impl Outline {
     /// `None` for calls that never take the short way.
     #[inline]
-    pub(super) fn of(request: &Request<'_>) -> Option<Outline> {
-        if request.counts.is_some() || request.collective.is_message() {
+    fn of(request: &Request<'_>) -> Option<Outline> {
+        if request.collective.is_message() {
             return None;
         }
+        let uneven = request.counts.is_some();
         let (in_place, input, output) = match &request.buffers {
             Buffers::Separate { input, output } => (false, input.len(), output.len()),
             Buffers::InPlace(buffer) => (true, buffer.len(), buffer.len()),
         };
         let Request { collective, data_type, op, root, count, .. } = *request;
-        Some(Outline { collective, data_type, op, root, count, in_place, input, output })
+        Some(Outline { collective, data_type, op, root, count, in_place, uneven, input, output })
     }
 }
+
+/// An input and an output, by address and length.
+type Places = ((*const u8, usize), (*mut u8, usize));
 
 /// The addresses of a call's buffers, if they are one or don't overlap.
 #[inline]
@@ -105,24 +132,70 @@ impl Communicator {
     /// Runs a call the short way, if one like it has been made before and nothing else is under way.
     #[inline]
     pub(super) fn run_quick(&self, request: &mut Request<'_>) -> Option<Result<()>> {
-        let ready = self.inner.readies.find(&Outline::of(request)?, self.options.algorithm.as_deref())?;
-        let (input, output) = addresses(&mut request.buffers)?;
-        let inner = &self.inner;
-        inner.engine.run_quick(|| {
-            let (from, to) = (ready.input, ready.output);
-            // SAFETY: the buffers are lent for as long as the call runs, and a call of the same outline was found sound
-            // with these ranges of them; they are apart, or in place.
-            let memory = unsafe { Memory::new((input.add(from.0), from.1), (output.add(to.0), to.1), 0, None) };
-            let (turn, sequence) = self.next_turn(&ready.stamps);
-            Quick {
-                plan: ready.plan.clone(),
-                memory,
-                stamps: ready.stamps.clone(),
-                turn,
-                sequence,
-                timeout: self.timeout(),
-            }
-        })
+        let ready = self.ready_for(request)?;
+        let buffers = addresses(&mut request.buffers)?;
+        // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
+        self.inner.engine.run_quick(|| unsafe { self.quick(&ready, buffers) })
+    }
+
+    /// As [`Communicator::run_quick`], several calls one after the other, if all of them may.
+    pub(super) fn run_all_quick(&self, requests: &mut [Request<'_>]) -> Option<Result<()>> {
+        let mut calls: Vec<(Arc<Ready>, _)> = Vec::with_capacity(requests.len());
+        for request in requests {
+            let outline = Outline::of(request)?;
+            let again =
+                calls.last().map(|(ready, _)| ready).filter(|ready| !outline.uneven && ready.outline == outline);
+            let ready = match again {
+                Some(ready) => ready.clone(),
+                None => self.ready_for(request)?,
+            };
+            calls.push((ready, addresses(&mut request.buffers)?));
+        }
+        // SAFETY: as in `run_quick`, for each.
+        self.inner.engine.run_all_quick(calls.iter().map(|(ready, buffers)| unsafe { self.quick(ready, *buffers) }))
+    }
+
+    /// What is known of a call like this one.
+    #[inline]
+    fn ready_for(&self, request: &Request<'_>) -> Option<Arc<Ready>> {
+        let outline = Outline::of(request)?;
+        self.inner.readies.find(&outline, request.counts.as_ref(), self.options.algorithm.as_deref())
+    }
+
+    /// A call with its numbers: from here on it must run.
+    ///
+    /// # Safety
+    ///
+    /// The buffers are those of a request of `ready`'s outline and counts, apart or in place, and lent until the call has
+    /// ended.
+    #[inline]
+    unsafe fn quick(&self, ready: &Ready, (input, output): (*const u8, *mut u8)) -> Quick {
+        let (from, to) = (ready.input, ready.output);
+        // SAFETY: a call of the same outline was found sound with these ranges of its buffers (and the caller).
+        unsafe { self.numbered(&ready.plan, &ready.stamps, ((input.add(from.0), from.1), (output.add(to.0), to.1))) }
+    }
+
+    /// As [`Communicator::run_all_quick`], of calls that have been prepared.
+    pub(super) fn run_all_prepared(&self, calls: &[Prepared]) -> Option<Result<()>> {
+        if !calls.iter().all(Prepared::is_quick) {
+            return None;
+        }
+        // SAFETY: the requests' buffers are lent until the calls have ended, and these are their sound ranges.
+        let quick = |call: &Prepared| unsafe { self.numbered(call.plan(), call.stamps(), call.places()) };
+        self.inner.engine.run_all_quick(calls.iter().map(quick))
+    }
+
+    /// A call with its numbers.
+    ///
+    /// # Safety
+    ///
+    /// The places are a sound call's of this plan, and lent until it has ended.
+    #[inline]
+    unsafe fn numbered(&self, plan: &SharedPlan, stamps: &Stamps, (input, output): Places) -> Quick {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { Memory::new(input, output, plan.scratch_bytes(), None) };
+        let (turn, sequence) = self.next_turn(stamps);
+        Quick { plan: plan.clone(), memory, stamps: stamps.clone(), turn, sequence, timeout: self.timeout() }
     }
 
     /// The numbers of the next call over the boards.
@@ -132,12 +205,28 @@ impl Communicator {
         (Turn { number: self.inner.turns.fetch_add(1, Ordering::Relaxed), history }, self.next_sequence())
     }
 
+    /// Makes a call ready, and keeps what is known of it for others like it.
+    pub(super) fn prepare_and_keep(&self, request: Request<'_>) -> Result<Prepared> {
+        let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
+        let counts = request.counts;
+        let prepared = self.prepare(request)?;
+        self.keep_ready(outline, counts.as_ref().map(OwnCounts::of), buffers, &prepared);
+        Ok(prepared)
+    }
+
     /// Keeps what is known of a prepared call for others like it, if they may take the short way.
-    pub(super) fn keep_ready(&self, outline: Option<Outline>, buffers: (usize, usize), prepared: &Prepared) {
+    fn keep_ready(
+        &self,
+        outline: Option<Outline>,
+        counts: Option<OwnCounts>,
+        buffers: (usize, usize),
+        prepared: &Prepared,
+    ) {
         let Some(outline) = outline.filter(|_| prepared.is_quick()) else { return };
         let (input, output) = prepared.places();
         self.inner.readies.keep(Ready {
             outline,
+            counts,
             wished: self.options.algorithm.is_some(),
             plan: prepared.plan().clone(),
             stamps: prepared.stamps().clone(),

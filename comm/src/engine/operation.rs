@@ -49,7 +49,7 @@ pub(crate) struct Operation {
 pub(crate) enum Beside {
     /// The program runs.
     Nothing,
-    /// The boards. Then there are no lanes.
+    /// The boards; the program runs after all if a message turns out to be too long for them.
     Exchange(Exchange),
     /// Registered memory, if all ranks have it there; if not, the program runs after all.
     Windows(Box<Windows>),
@@ -84,8 +84,7 @@ impl Operation {
         stamps: Stamps,
         exchange: Exchange,
     ) -> Box<Operation> {
-        let (lanes, unfinished, beside) = (SmallVec::new(), 1, Beside::Exchange(exchange));
-        Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, beside })
+        Operation::new(plan, memory, channels, naming, stamps, Beside::Exchange(exchange))
     }
 
     /// A message that has begun: so many bytes are `sent`, or all with `None`; and it is `received`, or nothing of it.
@@ -125,10 +124,14 @@ impl Operation {
             Beside::Exchange(exchange) => {
                 let posting = self.plan.posting.as_ref().expect("a call over the boards has a posting");
                 moved = exchange.progress((&self.plan, posting), &self.memory, &self.stamps, endpoint)?;
-                if exchange.done {
-                    self.unfinished = 0;
+                match (exchange.done, exchange.unfit) {
+                    (false, _) => return Ok(moved),
+                    (true, false) => {
+                        self.unfinished = 0;
+                        return Ok(moved);
+                    }
+                    (true, true) => self.beside = Beside::Nothing,
                 }
-                return Ok(moved);
             }
             Beside::Windows(windows) => {
                 moved = windows.progress(&self.plan, &self.memory, &self.stamps, endpoint)?;

@@ -106,12 +106,18 @@ impl Plan {
         plan
     }
 
-    /// The same call over the boards of the host. Its blocks are of one length.
+    /// The same call over the boards of the host. Where only there it turns out whether all messages fit, the program may
+    /// still have to run.
     pub(crate) fn on_boards(mut self) -> Plan {
-        let bytes = self.even_bytes().expect("uneven blocks don't go over the boards");
-        let [me, size, root] = [self.program.me, self.program.size, self.program.root].map(|rank| rank as usize);
-        self.posting = Some(Posting::new(self.collective, (me, size, root), bytes));
-        (self.lanes, self.lane_scratch_bytes) = (0, 0);
+        let ranks = [self.program.me, self.program.size, self.program.root].map(|rank| rank as usize).into();
+        let posting = match (self.even_bytes(), &self.extent) {
+            (None, Extent::Uneven { input, output }) => Posting::uneven(self.collective, ranks, (input, output)),
+            (bytes, _) => Posting::new(self.collective, ranks, bytes.expect("of one length")),
+        };
+        if !posting.tells {
+            (self.lanes, self.lane_scratch_bytes) = (0, 0);
+        }
+        self.posting = Some(posting);
         self
     }
 

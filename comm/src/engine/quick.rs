@@ -56,7 +56,7 @@ impl Core {
         }
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
-        if exchange.done {
+        if exchange.done && !exchange.unfit {
             self.witness.remember(&call, stamps.own());
             return Ok(());
         }

@@ -113,6 +113,12 @@ impl Engine {
         (core.is_idle() && !self.inner.attention.is_raised()).then_some(core)
     }
 
+    /// As [`Engine::run_quick`], several calls one after the other.
+    pub(crate) fn run_all_quick(&self, mut calls: impl Iterator<Item = Quick>) -> Option<Result<()>> {
+        let mut core = self.free_core()?;
+        Some(core.safely(|core| calls.try_for_each(|quick| core.run_quick(&self.inner.attention, quick))))
+    }
+
     /// Hands a call to the engine and returns at once.
     pub(crate) fn submit(&self, mut active: Active) -> Result<Arc<Completion>> {
         self.check_process()?;

@@ -72,6 +72,26 @@ impl Stamps {
     }
 }
 
+/// The stamp of an uneven all_to_all with the length of this rank's message, where the root would be: ranks differ in it.
+#[inline]
+pub(crate) fn with_length(stamp: Stamp, bytes: u32) -> Stamp {
+    Stamp([u64::from(stamp.0[0] as u32) | u64::from(bytes) << 32, stamp.0[1]])
+}
+
+/// The length in such a stamp.
+#[inline]
+pub(crate) fn length_in(stamp: Stamp) -> usize {
+    (stamp.0[0] >> 32) as usize
+}
+
+/// The stamp without what ranks may differ in.
+#[inline]
+pub(crate) fn without_length(stamp: Stamp) -> Stamp {
+    let [collective, _, op, ..] = stamp.0[0].to_le_bytes();
+    let tells_length = collective == Collective::AllToAll as u8 && op & UNEVEN_BIT != 0;
+    if tells_length { with_length(stamp, 0) } else { stamp }
+}
+
 /// The digest of a history with one more call.
 #[inline(always)]
 pub(crate) fn remembered(history: u64, stamp: Stamp) -> u64 {

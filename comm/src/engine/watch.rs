@@ -12,7 +12,7 @@ use super::core::{Core, REASON_WITHIN};
 use super::fault;
 use super::kin::Doing;
 use super::notice::{Notice, Said, Status};
-use super::stamp::Fingerprint;
+use super::stamp::{Fingerprint, without_length};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often the reason of a failed link is looked for at least, while it is waited for.
@@ -64,7 +64,8 @@ impl Core {
     /// The call before `active` that a peer took for another, as far as the boards still show it or a frame of it has been
     /// left lying.
     pub(crate) fn earlier_difference(&mut self, peer: usize, active: &Active) -> Option<Error> {
-        let differing = self.endpoint.board()?.earlier(peer).find(|(mine, theirs)| mine != theirs);
+        let plain = |(mine, theirs)| (without_length(mine), without_length(theirs));
+        let differing = self.endpoint.board()?.earlier(peer).map(plain).find(|(mine, theirs)| mine != theirs);
         if let Some(stamps) = differing {
             return Some(fault::ended_differently(&self.witness, peer, stamps));
         }

@@ -75,7 +75,7 @@ impl Facts {
     /// What would be chosen for a call of blocks of one length, and why.
     pub(crate) fn explain(&self, collective: Collective, bytes: usize, options: &CallOptions) -> Result<Explanation> {
         let row = self.choose(collective, bytes, false, options)?.row;
-        let (chosen, on_boards) = (row.name, self.on_boards(row, bytes));
+        let (chosen, on_boards) = (row.name, self.on_boards(row, bytes, false));
         let offer =
             |row: &'static Row| Offer { name: row.name, seconds: self.price(row, bytes, false), summary: row.summary };
         let mut offers: Vec<Offer> = self.fitting(collective, false).map(|choice| offer(choice.row)).collect();

@@ -7,7 +7,7 @@ mod overrides;
 mod prices;
 mod profile;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use paceline_transport::LinkKind;
 
@@ -126,10 +126,10 @@ impl Facts {
         priced.min_by(|a, b| a.0.total_cmp(&b.0)).expect("each collective has rows for every number of ranks").1
     }
 
-    /// Whether a call with blocks of one length goes over the boards when this row is chosen: the row says that everyone
-    /// reads from everyone, memory joins all ranks, and the messages are small enough.
-    pub(crate) fn on_boards(&self, row: &Row, bytes: usize) -> bool {
-        self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes)
+    /// Whether a call goes over the boards when this row is chosen: the row says that everyone reads from everyone, memory
+    /// joins all ranks, and the messages are small enough.
+    pub(crate) fn on_boards(&self, row: &Row, bytes: usize, uneven: bool) -> bool {
+        self.boards && row.name == "direct" && fits_on_boards(row.collective, self.size, bytes, uneven)
     }
 
     /// Whether large calls may read registered memory directly: memory joins all ranks, and nobody wishes for a row.
@@ -139,7 +139,7 @@ impl Facts {
 
     /// How long a row should take, in seconds.
     fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
-        if !uneven && self.on_boards(row, bytes) {
+        if self.on_boards(row, bytes, uneven) {
             return Machine::of(&self.prices, self.crowding).board_s(row.collective, self.size, bytes);
         }
         let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);
@@ -149,8 +149,14 @@ impl Facts {
     }
 }
 
+/// The cores that this process may use, as they were when first asked for: finding out takes longer than the rest of
+/// making a small communicator.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// How many ranks must share a core when a host has that many.
 fn crowding(neighbours: usize) -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    neighbours.div_ceil(cores) as u32
+    neighbours.div_ceil(cores()) as u32
 }

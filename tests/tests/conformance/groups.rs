@@ -1,7 +1,7 @@
 //! Groups: several calls as one, in any order.
 
 use paceline_comm::{ErrorKind, ReduceOp};
-use paceline_tests::world::{Wire, on_each};
+use paceline_tests::world::{Wire, at_once, on_each, world};
 use paceline_tests::{Random, mix, seed};
 
 #[test]
@@ -104,4 +104,55 @@ fn a_lone_half_of_a_message_to_oneself_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         comm.barrier().unwrap();
     });
+}
+
+/// Small calls of a group go one after the other; more shapes than are remembered, and all remembered.
+#[test]
+fn a_group_of_small_calls_gives_what_single_calls_give() {
+    for wire in Wire::THREADS {
+        for (ranks, shapes) in [(2, 1), (3, 4), (4, 40)] {
+            on_each(wire, ranks, |comm| {
+                let of = |k: usize, at: usize| 0.1f32 + (comm.rank() * 7 + k * 3 + at) as f32 / 3.0;
+                let input: Vec<Vec<f32>> =
+                    (0..50).map(|k| (0..1 + k % shapes * 9).map(|at| of(k, at)).collect()).collect();
+                for turn in 0..3 {
+                    let mut together: Vec<Vec<f32>> = input.iter().map(|input| vec![0.0; input.len()]).collect();
+                    let mut group = comm.group();
+                    for (input, output) in input.iter().zip(&mut together) {
+                        group.all_reduce(input, output, ReduceOp::Sum);
+                    }
+                    group.run().unwrap();
+                    for (k, (input, together)) in input.iter().zip(&together).enumerate() {
+                        let mut alone = vec![0.0; input.len()];
+                        comm.all_reduce(input, &mut alone, ReduceOp::Sum).unwrap();
+                        let bits = |of: &[f32]| of.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+                        assert_eq!(bits(together), bits(&alone), "{wire:?}, {ranks} ranks, turn {turn}, call {k}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_group_in_another_order_is_an_error_on_every_rank() {
+    for wire in Wire::THREADS {
+        let ends = at_once(world(wire, 2), |comm| {
+            let run = |lengths: [usize; 2]| {
+                let mut buffers = lengths.map(|length| vec![1i32; length]);
+                let mut group = comm.group();
+                buffers.iter_mut().for_each(|buffer| {
+                    group.all_reduce_in_place(buffer, ReduceOp::Sum);
+                });
+                group.run()
+            };
+            (0..3).try_for_each(|_| run([3, 5])).unwrap();
+            let lengths = if comm.rank() == 0 { [3, 5] } else { [5, 3] };
+            run(lengths).and_then(|()| comm.barrier()).unwrap_err()
+        });
+        for error in ends {
+            assert_eq!(error.kind(), ErrorKind::Mismatch, "{wire:?}: {error}");
+            assert!(error.to_string().contains("all_reduce of 5 int32"), "{wire:?}: {error}");
+        }
+    }
 }

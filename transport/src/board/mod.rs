@@ -215,6 +215,12 @@ impl Board {
         unsafe { board.part(self.turn, range.start + from..range.start + from + len) }
     }
 
+    /// The next [`Board::take`] of this rank's message in this turn is of another range.
+    #[inline]
+    pub fn take_anew(&mut self, rank: usize) {
+        self.taken[rank] = 0;
+    }
+
     /// Ends the turn: nothing of it is looked at any more.
     #[inline]
     pub fn finish(&mut self) {

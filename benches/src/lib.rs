@@ -1,10 +1,11 @@
-//! The comparison of paceline with other libraries: `side_by_side` and its parts.
+//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, and their parts.
 
 pub mod chart;
 pub mod csv;
 pub mod machine;
 pub mod matrix;
 pub mod network;
+pub mod overlap;
 pub mod pattern;
 pub mod peers;
 pub mod process;

@@ -41,6 +41,9 @@ pub enum Call {
     /// A copy within each process, all at once: what the memory allows. Not a collective.
     #[value(skip)]
     Copy,
+    /// A sum on every rank while all compute; see [`crate::overlap`].
+    #[value(skip)]
+    Overlap,
 }
 
 /// What the elements are.
@@ -92,7 +95,7 @@ impl Wire {
 }
 
 impl Call {
-    const ALL: [(Call, &str); 8] = [
+    const ALL: [(Call, &str); 9] = [
         (Call::AllReduce, "all_reduce"),
         (Call::ReduceScatter, "reduce_scatter"),
         (Call::AllGather, "all_gather"),
@@ -101,6 +104,7 @@ impl Call {
         (Call::Reduce, "reduce"),
         (Call::SendRecv, "send_recv"),
         (Call::Copy, "copy"),
+        (Call::Overlap, "overlap"),
     ];
 
     /// Its name in options and tables.

@@ -18,7 +18,9 @@ pub fn lengths(cell: &Cell, ranks: usize) -> (usize, usize) {
         Call::ReduceScatter => (count * ranks, count),
         Call::AllGather => (count, count * ranks),
         Call::AllToAll => (count * ranks, count * ranks),
-        Call::AllReduce | Call::Broadcast | Call::Reduce | Call::SendRecv | Call::Copy => (count, count),
+        Call::AllReduce | Call::Overlap | Call::Broadcast | Call::Reduce | Call::SendRecv | Call::Copy => {
+            (count, count)
+        }
     }
 }
 
@@ -28,7 +30,7 @@ pub fn expected(cell: &Cell, ranks: usize, rank: usize, at: usize) -> Option<usi
     let count = cell.count(ranks);
     let sum = |at| (0..ranks).map(|rank| value(rank, at)).sum();
     Some(match cell.call {
-        Call::AllReduce => sum(at),
+        Call::AllReduce | Call::Overlap => sum(at),
         Call::Reduce if rank == 0 => sum(at),
         Call::Reduce => return None,
         Call::ReduceScatter => sum(rank * count + at),

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use paceline_comm::{Communicator, Element, ReduceOp};
 
 use crate::matrix::{Call, Cell, ElementType};
+use crate::overlap;
 use crate::pattern::{expected, lengths, value};
 
 /// Where buffers begin.
@@ -34,6 +35,10 @@ pub fn worker(cells: &[Cell], threads: Option<usize>) -> Result<(), String> {
 
 fn rank(comm: &Communicator, cells: &[Cell]) -> Result<(), String> {
     for cell in cells {
+        if cell.call == Call::Overlap {
+            overlap::worker::measure(comm, cell)?;
+            continue;
+        }
         let measured = match cell.element {
             ElementType::F32 => measure(comm, cell, |number| number as f32),
             ElementType::F64 => measure(comm, cell, |number| number as f64),
@@ -97,7 +102,7 @@ fn run<T: Element + Copy>(
     output: &mut [T],
 ) -> Result<(), paceline_comm::Error> {
     match cell.call {
-        Call::AllReduce => comm.all_reduce(input, output, ReduceOp::Sum),
+        Call::AllReduce | Call::Overlap => comm.all_reduce(input, output, ReduceOp::Sum),
         Call::ReduceScatter => comm.reduce_scatter(input, output, ReduceOp::Sum),
         Call::AllGather => comm.all_gather(input, output),
         Call::AllToAll => comm.all_to_all(input, output),

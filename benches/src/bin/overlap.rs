@@ -33,7 +33,7 @@ struct Options {
     #[arg(long, default_value = "tcp")]
     links: Links,
     /// The rate of the link between the two hosts, each way, in words of `tc`.
-    #[arg(long, default_value = "1gbit")]
+    #[arg(long, default_value = "500mbit")]
     rate: String,
     /// How many rounds.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
@@ -120,7 +120,11 @@ fn compare(options: &Options) -> Result<(), String> {
         if let Ok(samples) = samples {
             let median = Sample::median(samples);
             let rate = bytes as f64 * 8.0 / median.blocking;
-            println!("- {name}: the blocking call sends {rate:.0} Mbit/s each way");
+            let shares: Vec<String> = samples.iter().map(|sample| format!("{:.0}", 100.0 * sample.hidden())).collect();
+            println!(
+                "- {name}: the blocking call sends {rate:.0} Mbit/s each way; hidden in each round: {} %",
+                shares.join(", ")
+            );
         }
     }
     Ok(())

@@ -44,7 +44,9 @@ impl Sample {
             return Err(Outcome::Failed(format!("{} numbers for {rounds} rounds", numbers.len())));
         }
         let sample = |numbers: &[f64]| {
-            let [blocking, computing, both, blocking_cpu, beside_cpu] = *numbers else { unreachable!("chunks of five") };
+            let [blocking, computing, both, blocking_cpu, beside_cpu] = *numbers else {
+                unreachable!("chunks of five")
+            };
             Sample { blocking, computing, both, blocking_cpu, beside_cpu }
         };
         Ok(numbers.chunks(Sample::NUMBERS).map(sample).collect())
@@ -92,10 +94,7 @@ mod tests {
         let said = times(&[100., 100., 110., 9., 8., 300., 100., 190., 7., 6.]);
         let samples = Sample::read(&said, 2).expect("two samples");
         let median = Sample::median(&samples);
-        assert_eq!(
-            median,
-            Sample { blocking: 200., computing: 100., both: 150., blocking_cpu: 8., beside_cpu: 7. }
-        );
+        assert_eq!(median, Sample { blocking: 200., computing: 100., both: 150., blocking_cpu: 8., beside_cpu: 7. });
         assert_eq!(median.hidden(), 0.75);
         assert_eq!(samples[0].hidden(), 0.9);
     }

@@ -143,6 +143,13 @@ impl Link {
         }))
     }
 
+    /// Whether what is in the middle of arriving may gather before it wakes a sleeper. Rings tell of whole slots anyway.
+    pub(crate) fn let_gather(&mut self, gather: bool) {
+        if let Kind::Tcp(tcp) = &mut self.kind {
+            tcp.let_gather(gather);
+        }
+    }
+
     /// The ring, where there is one.
     #[inline]
     pub(crate) fn ring(&mut self) -> Option<&mut RingLink> {

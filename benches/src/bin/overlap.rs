@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p paceline-benches --bin overlap -- --help`; `docs/performance.md` has a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn compare(options: &Options) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
     let network = match options.links {
         Links::Shm => None,
-        Links::Tcp => match Network::make(folder.path()) {
+        Links::Tcp => match limited_network(folder.path(), &options.rate) {
             Ok(network) => Some(network),
             Err(why) => {
                 println!("skipped: {why}");
@@ -88,9 +88,6 @@ fn compare(options: &Options) -> Result<(), String> {
             }
         },
     };
-    if let Some(network) = &network {
-        network.limit(&options.rate)?;
-    }
     let search = Search { intel_mpi: options.intel_mpi.clone(), python: options.python.clone(), folder: folder.path() };
     let (found, missing) = find(&options.peers, &search);
     let mut libraries: Vec<Box<dyn Library>> = vec![Box::new(Paceline::new(program))];
@@ -128,6 +125,12 @@ fn compare(options: &Options) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn limited_network(folder: &Path, rate: &str) -> Result<Network, String> {
+    let network = Network::make(folder)?;
+    network.limit(rate)?;
+    Ok(network)
 }
 
 /// A library's rounds, if it ran them over the cable that it was given.

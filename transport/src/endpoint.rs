@@ -46,8 +46,8 @@ pub struct Endpoint {
     process: u32,
     /// Whose control path may have something: what was read to its end has not, until the poller says so.
     stirred: Vec<bool>,
-    /// Whether bytes gather before they wake the sleeper.
-    gathers: bool,
+    /// Whether arriving bytes come together before they wake the sleeper.
+    coalesces: bool,
 }
 
 struct Poller {
@@ -82,7 +82,7 @@ impl Endpoint {
             poller: None,
             process: std::process::id(),
             stirred,
-            gathers: false,
+            coalesces: false,
         }
     }
 
@@ -259,10 +259,10 @@ impl Endpoint {
 
     /// Whether what is in the middle of arriving wakes the sleeper only by its end or by a large part of it, for an owner whose
     /// processor has better things to do. To be repeated before each sleep, and ended with `false`.
-    pub fn let_gather(&mut self, gather: bool) {
-        if gather || self.gathers {
-            self.links.iter_mut().flatten().for_each(|link| link.let_gather(gather));
-            self.gathers = gather;
+    pub fn coalesce(&mut self, on: bool) {
+        if on || self.coalesces {
+            self.links.iter_mut().flatten().for_each(|link| link.coalesce(on));
+            self.coalesces = on;
         }
     }
 

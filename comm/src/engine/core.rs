@@ -72,7 +72,7 @@ impl Core {
     pub(crate) fn drive_safely(&mut self, attention: &Attention, mine: &mut [Active]) -> Result<()> {
         self.safely(|core| {
             let driven = core.drive(attention, mine);
-            core.endpoint.let_gather(false);
+            core.endpoint.coalesce(false);
             driven
         })
     }
@@ -264,7 +264,7 @@ impl Core {
         }
         self.check_left(mine)?;
         let next = self.check_times(mine)?.min(self.answer_for_kin(mine));
-        self.endpoint.let_gather(self.is_beside(mine));
+        self.endpoint.coalesce(self.is_beside(mine));
         self.endpoint.about_to_sleep();
         let slept = self.sleep_unless_moving(attention, mine, next);
         self.endpoint.awake();

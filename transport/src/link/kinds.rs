@@ -143,10 +143,10 @@ impl Link {
         }))
     }
 
-    /// Whether what is in the middle of arriving may gather before it wakes a sleeper. Rings tell of whole slots anyway.
-    pub(crate) fn let_gather(&mut self, gather: bool) {
+    /// Whether what is in the middle of arriving may come together before it wakes a sleeper. Rings tell of whole slots anyway.
+    pub(crate) fn coalesce(&mut self, on: bool) {
         if let Kind::Tcp(tcp) = &mut self.kind {
-            tcp.let_gather(gather);
+            tcp.coalesce(on);
         }
     }
 

@@ -112,8 +112,8 @@ impl TcpLink {
 
     /// From now on, what is in the middle of arriving wakes a sleeper in `epoll` only by its end or by a large part of it; with
     /// `false`, by every piece. To be repeated before each sleep, and ended with `false`.
-    pub fn let_gather(&mut self, gather: bool) {
-        self.receiver.let_gather(&self.streams, gather);
+    pub fn coalesce(&mut self, on: bool) {
+        self.receiver.coalesce(&self.streams, on);
     }
 
     /// Whether a message has been begun and not wholly accepted.

@@ -23,8 +23,8 @@ use crate::link::{Head, LinkError};
 const EAGER_BYTES: usize = 128 << 10;
 /// Bytes read along with a header when the payload probably goes straight into place.
 const SHY_BYTES: usize = 8 << 10;
-/// The most bytes that gather before a sleeper is woken.
-const GATHER_BYTES: usize = BUFFER_BYTES;
+/// The most bytes that come together before a sleeper is woken.
+const COALESCED_BYTES: usize = BUFFER_BYTES;
 /// What `head` shows of a frame if it is there, so that a reader who takes whole elements never starves.
 const WHOLE_BYTES: usize = 64;
 
@@ -110,7 +110,7 @@ impl Receiver {
         Ok(moved)
     }
 
-    pub fn let_gather(&mut self, streams: &[TcpStream], gather: bool) {
+    pub fn coalesce(&mut self, streams: &[TcpStream], on: bool) {
         for (lane, (arriving, stream)) in self.lanes.iter_mut().zip(streams).enumerate() {
             let left = match (self.current.filter(|current| current.lane == lane), arriving.frame) {
                 (Some(current), _) => current.left,
@@ -118,7 +118,7 @@ impl Receiver {
                 (None, None) => 0,
             };
             let missing = left.saturating_sub(arriving.buffer.unread().len());
-            let told_from = if gather { missing.clamp(1, GATHER_BYTES) } else { 1 };
+            let told_from = if on { missing.clamp(1, COALESCED_BYTES) } else { 1 };
             // Where it can't be set the sleeper is woken more often, or once more than it is worth.
             if told_from != arriving.told_from && sys::tell_from(stream, told_from).is_ok() {
                 arriving.told_from = told_from;

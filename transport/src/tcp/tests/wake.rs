@@ -22,7 +22,7 @@ fn watch(link: &TcpLink) -> std::os::fd::OwnedFd {
 #[derive(Clone, Copy)]
 struct Manner {
     into_place: bool,
-    gathers: bool,
+    coalesces: bool,
 }
 
 /// Sends and receives everything, sleeping when nothing moves.
@@ -42,7 +42,7 @@ fn exchange(link: &mut TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, manne
         if came == n_bytes && outboxes.iter().all(Outbox::is_empty) {
             return (outboxes, inbox);
         }
-        link.let_gather(manner.gathers);
+        link.coalesce(manner.coalesces);
         let mut events = Vec::with_capacity(8);
         let woken = epoll::wait(&waiting, spare_capacity(&mut events), Some(&PATIENCE)).unwrap();
         assert!(woken > 0, "no edge came; {came} of {n_bytes} bytes are here");
@@ -52,10 +52,10 @@ fn exchange(link: &mut TcpLink, mut outboxes: Vec<Outbox>, n_bytes: usize, manne
 #[test]
 fn no_edge_is_lost() {
     let networks = [(1, Some(4096)), (2, Some(4096)), (4, Some(65_536)), (1, None), (4, None)];
-    for ((n_streams, kernel_bytes), gathers) in
+    for ((n_streams, kernel_bytes), coalesces) in
         networks.into_iter().flat_map(|network| [(network, false), (network, true)])
     {
-        eprintln!("{n_streams} streams, {kernel_bytes:?}, gathers: {gathers}");
+        eprintln!("{n_streams} streams, {kernel_bytes:?}, coalesces: {coalesces}");
         let (mut near, mut far) = links(V4, n_streams, kernel_bytes);
         let sizes: [&[usize]; 3] = [&[3_000_000, 5], &[8, 8, 70_000, 1 << 20], &[100_000]];
         let outboxes = |seed: u64| -> Vec<Outbox> {
@@ -64,8 +64,9 @@ fn no_edge_is_lost() {
         };
         let n_bytes = sizes.iter().copied().flatten().sum();
         let [(near_sent, near_came), (far_sent, far_came)] = std::thread::scope(|scope| {
-            let near = scope.spawn(|| exchange(&mut near, outboxes(1), n_bytes, Manner { into_place: true, gathers }));
-            let far = scope.spawn(|| exchange(&mut far, outboxes(2), n_bytes, Manner { into_place: false, gathers }));
+            let near =
+                scope.spawn(|| exchange(&mut near, outboxes(1), n_bytes, Manner { into_place: true, coalesces }));
+            let far = scope.spawn(|| exchange(&mut far, outboxes(2), n_bytes, Manner { into_place: false, coalesces }));
             [near.join().unwrap(), far.join().unwrap()]
         });
         near_came.check(&far_sent);
@@ -74,7 +75,7 @@ fn no_edge_is_lost() {
 }
 
 #[test]
-fn gathering_bytes_wake_by_the_end_of_their_frame() {
+fn coalesced_bytes_wake_by_the_end_of_their_frame() {
     use std::io::Write;
     let (mut peers, mine) = streams(V4, 1, None);
     let mut link = TcpLink::new(mine).unwrap();
@@ -97,7 +98,7 @@ fn gathering_bytes_wake_by_the_end_of_their_frame() {
         }
     }
     while wakes(&now) {}
-    link.let_gather(true);
+    link.coalesce(true);
     peers[0].write_all(&payload[1000..10_000]).unwrap();
     assert!(!wakes(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }), "a piece of a frame wakes nobody");
     peers[0].write_all(&payload[10_000..]).unwrap();
@@ -112,7 +113,7 @@ fn gathering_bytes_wake_by_the_end_of_their_frame() {
     }
     assert!(came == payload, "the bytes are those sent");
     while wakes(&now) {}
-    link.let_gather(false);
+    link.coalesce(false);
     peers[0].write_all(&frame.encode()[..1]).unwrap();
-    assert!(wakes(&PATIENCE), "without gathering every byte wakes");
+    assert!(wakes(&PATIENCE), "uncoalesced, every byte wakes");
 }

@@ -41,10 +41,13 @@ pub enum Call {
     /// A copy within each process, all at once: what the memory allows. Not a collective.
     #[value(skip)]
     Copy,
+    /// A sum on every rank while all compute; see [`crate::overlap`].
+    #[value(skip)]
+    Overlap,
 }
 
 impl Call {
-    const ALL: [(Call, &str); 15] = [
+    const ALL: [(Call, &str); 16] = [
         (Call::AllReduce, "all_reduce"),
         (Call::ReduceScatter, "reduce_scatter"),
         (Call::AllGather, "all_gather"),
@@ -60,6 +63,7 @@ impl Call {
         (Call::SplitHalves, "split_halves"),
         (Call::SplitAllReduce, "split_all_reduce"),
         (Call::Copy, "copy"),
+        (Call::Overlap, "overlap"),
     ];
 
     /// Its name in options and tables.

@@ -1,4 +1,4 @@
-//! The comparison of paceline with other libraries: `side_by_side` and its parts.
+//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, and their parts.
 
 pub mod call;
 pub mod chart;
@@ -6,6 +6,7 @@ pub mod csv;
 pub mod machine;
 pub mod matrix;
 pub mod network;
+pub mod overlap;
 pub mod pattern;
 pub mod peers;
 pub mod process;

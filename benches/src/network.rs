@@ -9,6 +9,12 @@ use std::process::Command;
 /// The interface of each host.
 pub const INTERFACE: &str = "veth0";
 
+/// What a limited cable lets through at once after a rest. Less than the 64 KiB that the kernel hands over in one piece would
+/// make it cut them up.
+const BURST: &str = "128kb";
+/// How long what waits at a limited cable may wait before it is dropped.
+const LATENCY: &str = "50ms";
+
 /// The namespaces, and a script that starts what a launcher wants started on a host, in place of ssh.
 pub struct Network {
     names: Vec<String>,
@@ -47,6 +53,18 @@ impl Network {
         }
         network.write_agent().map_err(|error| format!("{}: {error}", network.agent.display()))?;
         Ok(network)
+    }
+
+    /// Limits the cable to `rate` each way, in words of `tc` such as `1gbit`.
+    ///
+    /// # Errors
+    ///
+    /// What `tc` says.
+    pub fn limit(&self, rate: &str) -> Result<(), String> {
+        self.names.iter().try_for_each(|name| {
+            let words = ["-n", name, "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", rate];
+            run("tc", &[&words[..], &["burst", BURST, "latency", LATENCY]].concat())
+        })
     }
 
     /// A command that will run on a host, which has a name of its own.
@@ -95,7 +113,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         for name in &self.names {
             if let Err(error) = ip(&["netns", "del", name]) {
-                eprintln!("side_by_side: {error}");
+                eprintln!("the network stays: {error}");
             }
         }
     }
@@ -118,8 +136,12 @@ pub fn ranks_per_host(ranks: usize) -> usize {
 }
 
 fn ip(words: &[&str]) -> Result<(), String> {
-    let told = |why: &str| format!("ip {}: {}", words.join(" "), why.trim());
-    let output = Command::new("ip").args(words).output().map_err(|error| told(&error.to_string()))?;
+    run("ip", words)
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), String> {
+    let told = |why: &str| format!("{program} {}: {}", words.join(" "), why.trim());
+    let output = Command::new(program).args(words).output().map_err(|error| told(&error.to_string()))?;
     if output.status.success() { Ok(()) } else { Err(told(&String::from_utf8_lossy(&output.stderr))) }
 }
 

@@ -25,9 +25,13 @@ pub fn lengths(cell: &Cell, ranks: usize, rank: usize) -> (usize, usize) {
         Call::AllToAllV => (count, receives(cell, ranks, rank).iter().sum()),
         Call::GroupOf50 => (GROUPED * count, GROUPED * count),
         Call::Split | Call::SplitHalves => (0, 0),
-        Call::AllReduce | Call::Broadcast | Call::Reduce | Call::SendRecv | Call::SplitAllReduce | Call::Copy => {
-            (count, count)
-        }
+        Call::AllReduce
+        | Call::Overlap
+        | Call::Broadcast
+        | Call::Reduce
+        | Call::SendRecv
+        | Call::SplitAllReduce
+        | Call::Copy => (count, count),
     }
 }
 
@@ -37,7 +41,7 @@ pub fn expected(cell: &Cell, ranks: usize, rank: usize, at: usize) -> Option<usi
     let count = cell.count(ranks);
     let sum = |at| (0..ranks).map(|rank| value(rank, at)).sum();
     Some(match cell.call {
-        Call::AllReduce | Call::GroupOf50 | Call::SplitAllReduce => sum(at),
+        Call::AllReduce | Call::GroupOf50 | Call::SplitAllReduce | Call::Overlap => sum(at),
         Call::Reduce if rank == 0 => sum(at),
         Call::Reduce => return None,
         Call::ReduceScatter => sum(rank * count + at),

@@ -9,6 +9,7 @@ use paceline_comm::{Communicator, Element, ReduceOp};
 
 use crate::call::GROUPED;
 use crate::matrix::{Call, Cell, ElementType};
+use crate::overlap;
 use crate::pattern::{expected, lengths, value};
 use crate::shares::{receives, sends};
 
@@ -36,6 +37,10 @@ pub fn worker(cells: &[Cell], threads: Option<usize>) -> Result<(), String> {
 
 fn rank(comm: &Communicator, cells: &[Cell]) -> Result<(), String> {
     for cell in cells {
+        if cell.call == Call::Overlap {
+            overlap::worker::measure(comm, cell)?;
+            continue;
+        }
         let measured = match cell.element {
             ElementType::F32 => measure(comm, cell, |number| number as f32),
             ElementType::F64 => measure(comm, cell, |number| number as f64),
@@ -118,7 +123,7 @@ fn run<T: Element + Copy>(place: &Place, input: &[T], output: &mut [T]) -> Resul
     let Place { comm, cell, sends, receives } = place;
     let (rank, ranks) = (comm.rank(), comm.size());
     let ended = match cell.call {
-        Call::AllReduce | Call::SplitAllReduce => comm.all_reduce(input, output, ReduceOp::Sum),
+        Call::AllReduce | Call::SplitAllReduce | Call::Overlap => comm.all_reduce(input, output, ReduceOp::Sum),
         Call::ReduceScatter => comm.reduce_scatter(input, output, ReduceOp::Sum),
         Call::AllGather => comm.all_gather(input, output),
         Call::AllToAll => comm.all_to_all(input, output),

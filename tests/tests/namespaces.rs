@@ -52,6 +52,31 @@ fn every_collective_between_hosts() {
     }
 }
 
+/// Started calls go on while their callers compute; a rank that starts none has no thread for it.
+#[test]
+fn started_calls_end_beside_computing_over_a_slow_link() {
+    let net = Net { interfaces: 1, v4: true, v6: false, hosts: 2 };
+    for (hosts, places) in [(2, &[0usize, 1][..]), (3, &[0, 1, 2])] {
+        let Some(network) = Namespaces::make(Net { hosts, ..net }) else { return };
+        if !network.limit(0, 200) {
+            return;
+        }
+        let steps = "join traffic=5000 threads beside=1 beside=40000 beside=700000 threads barrier beside=1001";
+        let said = plan(&network, places, network.v4(0, 0), steps).all().succeed();
+        check_links(places, &said);
+        for rank in 0..places.len() {
+            let of_rank = |word: &str| -> Vec<usize> {
+                let lines = said.iter().filter(|said| said.rank == rank && said.word == word);
+                lines.map(|said| said.rest.parse().expect("a number")).collect()
+            };
+            let (threads, looks) = (of_rank("threads"), of_rank("beside"));
+            assert_eq!(threads[1], threads[0] + 1, "rank {rank} has one more thread once it has started calls");
+            assert_eq!(looks.len(), 4, "rank {rank}");
+            assert!(looks[2] > 1, "rank {rank}: 5.6 MB over 200 Mbit/s had not ended at the first look");
+        }
+    }
+}
+
 /// The addresses at which the sockets of a host are connected, and the ports at which they listen.
 fn connected(job: &Job, rank: usize) -> (Vec<std::net::IpAddr>, Vec<u16>) {
     let sockets = sockets(job.ranks[rank].pid());

@@ -46,6 +46,8 @@ pub struct Endpoint {
     process: u32,
     /// Whose control path may have something: what was read to its end has not, until the poller says so.
     stirred: Vec<bool>,
+    /// Whether arriving bytes come together before they wake the sleeper.
+    coalesces: bool,
 }
 
 struct Poller {
@@ -70,7 +72,18 @@ impl Endpoint {
         let board = boards(&mut links, segment.as_ref());
         let waker = Waker { doorbell, sleeping: Arc::new(AtomicBool::new(false)) };
         let stirred = vec![true; links.len()];
-        Endpoint { me, links, peers, segment, board, waker, poller: None, process: std::process::id(), stirred }
+        Endpoint {
+            me,
+            links,
+            peers,
+            segment,
+            board,
+            waker,
+            poller: None,
+            process: std::process::id(),
+            stirred,
+            coalesces: false,
+        }
     }
 
     /// This rank's number.
@@ -242,6 +255,15 @@ impl Endpoint {
         }
         self.waker.doorbell.quiet();
         Ok(())
+    }
+
+    /// Whether what is in the middle of arriving wakes the sleeper only by its end or by a large part of it, for an owner whose
+    /// processor has better things to do. To be repeated before each sleep, and ended with `false`.
+    pub fn coalesce(&mut self, on: bool) {
+        if on || self.coalesces {
+            self.links.iter_mut().flatten().for_each(|link| link.coalesce(on));
+            self.coalesces = on;
+        }
     }
 
     /// Ends what [`Endpoint::about_to_sleep`] began.

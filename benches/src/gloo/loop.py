@@ -1,7 +1,8 @@
 """The loop that `side_by_side` runs for every implementation, over gloo, by way of torch.distributed.
 
 Arguments: the file where the ranks meet, then call:type:bytes:iterations, each one cell. RANK and WORLD_SIZE say
-who this is. Rank 0 prints, as each cell is done, "time <microseconds per call>", the slowest rank's, or "refused <why>".
+who this is. Rank 0 prints, as each cell is done, "time <microseconds per call>", the slowest rank's, or "refused <why>";
+for overlap, as many of overlap/mod.rs's samples as there are iterations.
 pattern.rs says what the buffers hold. all_reduce and reduce exist in place only: after the check they sum zeros, which
 stay what they are.
 """
@@ -159,6 +160,66 @@ def measure(call, dtype, size, iterations):
     return slowest.item()
 
 
+def compute(turns):
+    state = 1
+    for _ in range(turns):
+        state = state * 5 & 0xFFFFFF
+
+
+def of_others():
+    return time.process_time() - time.thread_time()
+
+
+def overlap(dtype, size, rounds):
+    """See overlap/worker.rs. The samples of all rounds."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    count = size // torch.empty(0, dtype=dtype).element_size()
+    target, source = buffer(count, dtype), values(rank, 0, count).to(dtype)
+    want = sums(ranks, 0, count).to(dtype)
+
+    def fill():
+        target.copy_(source)
+        dist.barrier()
+
+    def check():
+        if not torch.equal(target, want):
+            raise SystemExit(f"rank {rank}: a wrong result: overlap")
+
+    def slowest(numbers):
+        numbers = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
+        return numbers.tolist()
+
+    def timed(work):
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    def blocking():
+        fill()
+        before = time.process_time()
+        took = timed(lambda: dist.all_reduce(target))
+        cpu = time.process_time() - before
+        check()
+        return took, cpu
+
+    turns = 1_000_000
+    per_second = turns / min(timed(lambda: compute(turns)) for _ in range(5))
+    turns = int(per_second * sorted(slowest([blocking()[0] for _ in range(5)]))[2])
+    for _ in range(rounds):
+        call, call_cpu = blocking()
+        dist.barrier()
+        computing = timed(lambda: compute(turns))
+        fill()
+        before, start = of_others(), time.perf_counter()
+        work = dist.all_reduce(target, async_op=True)
+        compute(turns)
+        work.wait()
+        both, beside_cpu = time.perf_counter() - start, of_others() - before
+        check()
+        yield from slowest([call, computing, both, call_cpu, beside_cpu])
+
+
 def main():
     # Ends with the program that started it.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -169,6 +230,11 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=patience)
     for cell in cells:
         call, dtype, size, iterations = cell.split(":")
+        if call == "overlap":
+            for number in overlap(TYPES[dtype], int(size), int(iterations)):
+                if rank == 0:
+                    print(f"time {number * 1e6:.1f}", flush=True)
+            continue
         try:
             said = f"time {measure(call, TYPES[dtype], int(size), int(iterations)):.4f}"
         except (RuntimeError, ValueError, NotImplementedError, AttributeError) as error:

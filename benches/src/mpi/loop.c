@@ -1,16 +1,20 @@
 /* The loop that `side_by_side` runs for every implementation, over MPI.
    Arguments: call:type:bytes:iterations, each one cell. Rank 0 prints, as each is done, "time <microseconds per call>",
-   the slowest rank's. pattern.rs says what the buffers hold. */
+   the slowest rank's; for overlap, as many of overlap/mod.rs's samples as there are iterations. pattern.rs says what the
+   buffers hold. */
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, REDUCE_SCATTER_V,
-            ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, CALLS };
+            ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, OVERLAP, CALLS };
 static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast",
                                          "reduce", "send_recv", "reduce_scatter_v", "all_gather_v", "all_to_all_v",
-                                         "group_of_50", "split", "split_halves", "split_all_reduce"};
+                                         "group_of_50", "split", "split_halves", "split_all_reduce", "overlap"};
 enum { GROUPED = 50 };
 
 struct cell {
@@ -240,6 +244,96 @@ static void measure(const struct cell *cell) {
     free(output);
 }
 
+static double seconds(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static double of_others(void) { return seconds(CLOCK_PROCESS_CPUTIME_ID) - seconds(CLOCK_THREAD_CPUTIME_ID); }
+
+/* A chain of multiplications, each of which needs the one before. */
+static void compute(double turns) {
+    volatile uint64_t result = 1;
+    uint64_t state = result;
+    for (uint64_t turn = 0; turn < (uint64_t)turns; turn++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        __asm__ volatile("" : "+r"(state));
+    }
+    result = state;
+}
+
+static double turns_per_second(void) {
+    double best = 1e9, turns = 2e7;
+    for (int k = 0; k < 5; k++) {
+        double start = MPI_Wtime();
+        compute(turns);
+        double took = MPI_Wtime() - start;
+        best = took < best ? took : best;
+    }
+    return turns / best;
+}
+
+static void fill(const struct cell *cell, void *memory) {
+    for (size_t at = 0; at < (size_t)cell->count; at++)
+        set(cell, memory, at, value((size_t)rank, at));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void check(const struct cell *cell, const void *memory) {
+    for (size_t at = 0; at < (size_t)cell->count; at++)
+        if (get(cell, memory, at) != expected(cell, at))
+            fail("a wrong result", names[cell->call]);
+}
+
+static void blocking(const struct cell *cell, void *memory, double *took, double *cpu) {
+    fill(cell, memory);
+    double start = MPI_Wtime(), before = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    MPI_Allreduce(MPI_IN_PLACE, memory, cell->count, cell->type, MPI_SUM, MPI_COMM_WORLD);
+    *took = MPI_Wtime() - start;
+    *cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
+    check(cell, memory);
+}
+
+static int by_size(const void *one, const void *other) {
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* See overlap/worker.rs. */
+static void overlap(const struct cell *cell) {
+    void *memory = buffer((size_t)cell->count * (cell->is_double ? sizeof(double) : sizeof(float)));
+    double speed = turns_per_second(), times[5], cpu;
+    for (int k = 0; k < 5; k++)
+        blocking(cell, memory, &times[k], &cpu);
+    MPI_Allreduce(MPI_IN_PLACE, times, 5, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    qsort(times, 5, sizeof(double), by_size);
+    double as_long = times[2];
+    for (int k = 0; k < cell->iterations; k++) {
+        double sample[5];
+        blocking(cell, memory, &sample[0], &sample[3]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        compute(speed * as_long);
+        sample[1] = MPI_Wtime() - start;
+        fill(cell, memory);
+        double before = of_others();
+        MPI_Request request;
+        start = MPI_Wtime();
+        MPI_Iallreduce(MPI_IN_PLACE, memory, cell->count, cell->type, MPI_SUM, MPI_COMM_WORLD, &request);
+        compute(speed * as_long);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        sample[2] = MPI_Wtime() - start;
+        sample[4] = of_others() - before;
+        check(cell, memory);
+        MPI_Allreduce(MPI_IN_PLACE, sample, 5, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        for (int at = 0; at < 5 && rank == 0; at++)
+            printf("time %.1f\n", sample[at] * 1e6);
+        fflush(stdout);
+    }
+    free(memory);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -252,7 +346,10 @@ int main(int argc, char **argv) {
     receive_places = tables + 3 * size;
     for (int i = 1; i < argc; i++) {
         struct cell cell = parse(argv[i]);
-        measure(&cell);
+        if (cell.call == OVERLAP)
+            overlap(&cell);
+        else
+            measure(&cell);
     }
     free(tables);
     MPI_Finalize();

@@ -59,6 +59,11 @@ impl Active {
         Active { operation, call, timeout, completion: None, keep, clocked: None }
     }
 
+    /// Whether somebody waits for its completion.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.completion.as_ref().is_some_and(|completion| completion.is_awaited())
+    }
+
     /// Tells whoever waits how it ended.
     pub(crate) fn end(self, result: Result<()>) {
         // The buffers go back to their owner only after the operation, which holds their addresses, is gone.

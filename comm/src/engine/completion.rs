@@ -1,5 +1,6 @@
 //! How a call that its own thread does not drive ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,12 @@ use crate::error::Result;
 pub(crate) struct Completion {
     result: Mutex<Option<Result<()>>>,
     changed: Condvar,
+    awaited: AtomicBool,
 }
 
 impl Completion {
     pub(crate) fn new() -> Arc<Completion> {
-        Arc::new(Completion { result: Mutex::new(None), changed: Condvar::new() })
+        Arc::new(Completion { result: Mutex::new(None), changed: Condvar::new(), awaited: AtomicBool::new(false) })
     }
 
     pub(crate) fn end(&self, result: Result<()>) {
@@ -26,8 +28,20 @@ impl Completion {
         self.result.lock().expect("no panic while held").clone()
     }
 
+    /// Whether somebody waits now. Who computes meanwhile does not.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
+    }
+
     /// Waits for the end, at most until `deadline`.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<()>> {
+        self.awaited.store(true, Ordering::Relaxed);
+        let end = self.wait_for_end(deadline);
+        self.awaited.store(false, Ordering::Relaxed);
+        end
+    }
+
+    fn wait_for_end(&self, deadline: Option<Instant>) -> Option<Result<()>> {
         let mut result = self.result.lock().expect("no panic while held");
         loop {
             if let Some(result) = &*result {

@@ -70,7 +70,11 @@ impl Core {
 
     /// As [`Core::drive`], but a panic becomes an error that ends the communicator.
     pub(crate) fn drive_safely(&mut self, attention: &Attention, mine: &mut [Active]) -> Result<()> {
-        self.safely(|core| core.drive(attention, mine))
+        self.safely(|core| {
+            let driven = core.drive(attention, mine);
+            core.endpoint.coalesce(false);
+            driven
+        })
     }
 
     /// Turns a panic into an error that ends the communicator.
@@ -106,7 +110,7 @@ impl Core {
                 waiter.reset();
                 continue;
             }
-            match waiter.next() {
+            match if self.is_beside(mine) { Pause::Sleep } else { waiter.next() } {
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
                 Pause::Clear => {
@@ -115,6 +119,11 @@ impl Core {
                 Pause::Sleep => self.idle(attention, mine)?,
             }
         }
+    }
+
+    /// Whether all whose calls are driven compute meanwhile, as far as is known: then the processor is theirs.
+    fn is_beside(&self, mine: &[Active]) -> bool {
+        mine.is_empty() && !self.active.iter().any(Active::is_awaited)
     }
 
     /// What one turn of [`Core::drive`] does, without waiting: for ranks whose clock somebody else moves.
@@ -255,6 +264,7 @@ impl Core {
         }
         self.check_left(mine)?;
         let next = self.check_times(mine)?.min(self.answer_for_kin(mine));
+        self.endpoint.coalesce(self.is_beside(mine));
         self.endpoint.about_to_sleep();
         let slept = self.sleep_unless_moving(attention, mine, next);
         self.endpoint.awake();

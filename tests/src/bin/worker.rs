@@ -9,8 +9,11 @@
 //! result             says the digest of what all ranks must hold alike
 //! barrier            all come here
 //! traffic=ELEMENTS   all_to_all of that many f64 for each pair
+//! beside=ELEMENTS    starts an all_reduce of that many, computes until it has ended, without waiting for it, and says how
+//!                    many times it looked at it
 //! idle=MS            sleeps, and says how much processor time that took
 //! blocked=MS         all but rank 0 wait that long for a message from it, and say what that took
+//! threads            says how many threads the process has
 //! sleep=MS           sleeps
 //! hold               says `held`, and waits until the process is ended
 //! drop               drops the communicator
@@ -25,7 +28,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use paceline_comm::{Communicator, Environment, Error, ErrorKind, ReduceOp, Setup};
-use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, fork, kind_of, say};
+use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, ends_beside, fork, kind_of, say};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// No test takes longer; a worker that was forgotten ends by itself.
@@ -85,6 +88,11 @@ impl Worker {
             "result" => say("result", self.rank, self.digest),
             "barrier" => self.comm().barrier()?,
             "traffic" => self.traffic(number(value))?,
+            "beside" => {
+                let looks = ends_beside(self.comm(), number(value), LIFETIME / 3)?;
+                say("beside", self.rank, looks);
+            }
+            "threads" => say("threads", self.rank, threads()),
             "idle" => self.measure(|_| {
                 std::thread::sleep(millis(value));
                 Ok(())
@@ -216,6 +224,11 @@ impl Worker {
         drop(self.comm.take());
         exit(FAILED)
     }
+}
+
+/// How many threads this process has.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("Linux lists them").count()
 }
 
 fn strike(signal: Signal) {

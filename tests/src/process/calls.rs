@@ -3,6 +3,8 @@
 //! Where all ranks must hold equal bits the result goes into a digest, which the ranks compare afterwards. The floats
 //! are such that the order of additions shows in the last bits.
 
+use std::time::{Duration, Instant};
+
 use paceline_comm::{Communicator, LinkKind, ReduceOp, Result};
 
 use super::blocks;
@@ -145,6 +147,31 @@ fn started(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {
     same("started all_gather", len, &gathered, everyone(comm.size(), len));
     digest.add(&gathered);
     Ok(())
+}
+
+/// Starts an all_reduce and computes until it has ended, without ever waiting for it; how many times it was looked at.
+///
+/// # Errors
+///
+/// As the call.
+///
+/// # Panics
+///
+/// If it doesn't end without the caller, or its result is wrong.
+pub fn ends_beside(comm: &Communicator, len: usize, limit: Duration) -> Result<u64> {
+    let work = comm.start_all_reduce(vector(comm.rank(), len), ReduceOp::Sum)?;
+    let (deadline, mut state) = (Instant::now() + limit, 1u64);
+    for looks in 1.. {
+        for _ in 0..100_000 {
+            state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+        if work.test() {
+            same("all_reduce beside computing", len, &work.wait()?, (0..len).map(|i| sum(comm.size(), i)));
+            return Ok(looks);
+        }
+        assert!(Instant::now() < deadline, "a started call has not ended by itself in {limit:?}");
+    }
+    unreachable!("the deadline comes first")
 }
 
 fn group(comm: &Communicator, len: usize, digest: &mut Digest) -> Result<()> {

@@ -14,7 +14,7 @@ mod sys;
 mod tools;
 mod usage;
 
-pub use calls::{CALLS, Call, LENGTHS};
+pub use calls::{CALLS, Call, LENGTHS, ends_beside};
 pub use inputs::Digest;
 pub use job::Job;
 pub use namespaces::{Namespaces, Net, Socket, sockets};

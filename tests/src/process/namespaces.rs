@@ -39,8 +39,12 @@ pub struct Socket {
 }
 
 fn ip(words: &str) {
-    let output = Command::new("ip").args(words.split(' ')).output().expect("ip was found");
-    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+    run("ip", words);
+}
+
+fn run(program: &str, words: &str) {
+    let output = Command::new(program).args(words.split(' ')).output().expect("it was found");
+    assert!(output.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Namespaces {
@@ -119,6 +123,25 @@ impl Namespaces {
     #[must_use]
     pub fn on(&self, host: usize) -> Vec<String> {
         ["ip", "netns", "exec", &self.hosts[host]].map(str::to_owned).into()
+    }
+
+    /// Limits what hosts send on an interface to so many Mbit/s; `false`, with the reason printed, where that can't be.
+    ///
+    /// # Panics
+    ///
+    /// If `tc` is here and fails.
+    #[must_use]
+    pub fn limit(&self, interface: usize, mbit_per_s: usize) -> bool {
+        if !tools::found("tc") {
+            return false;
+        }
+        for host in &self.hosts {
+            let words = format!(
+                "-n {host} qdisc add dev eth{interface} root tbf rate {mbit_per_s}mbit burst 128kb latency 50ms"
+            );
+            run("tc", &words);
+        }
+        true
     }
 
     /// Switches an interface off, without a word to anybody who uses it.

@@ -143,6 +143,13 @@ impl Link {
         }))
     }
 
+    /// Whether what is in the middle of arriving may come together before it wakes a sleeper. Rings tell of whole slots anyway.
+    pub(crate) fn coalesce(&mut self, on: bool) {
+        if let Kind::Tcp(tcp) = &mut self.kind {
+            tcp.coalesce(on);
+        }
+    }
+
     /// The ring, where there is one.
     #[inline]
     pub(crate) fn ring(&mut self) -> Option<&mut RingLink> {

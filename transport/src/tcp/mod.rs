@@ -13,6 +13,7 @@ mod filter;
 mod receive;
 mod send;
 mod socket;
+mod sys;
 
 #[cfg(test)]
 mod tests;
@@ -107,6 +108,12 @@ impl TcpLink {
     /// If the bytes presented are more or fewer than the channel's unfinished message has left.
     pub fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
         self.sender.send(&self.streams, channel, stamp, message)
+    }
+
+    /// From now on, what is in the middle of arriving wakes a sleeper in `epoll` only by its end or by a large part of it; with
+    /// `false`, by every piece. To be repeated before each sleep, and ended with `false`.
+    pub fn coalesce(&mut self, on: bool) {
+        self.receiver.coalesce(&self.streams, on);
     }
 
     /// Whether a message has been begun and not wholly accepted.

@@ -16,12 +16,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::buffer::{BUFFER_BYTES, Buffer};
 use super::frame::{self, Frame};
 use super::socket::{self, End, Moved};
+use super::sys;
 use crate::link::{Head, LinkError};
 
 /// Bytes read along with a header when the payload probably goes through the buffer: a short cut's whole frame.
 const EAGER_BYTES: usize = 128 << 10;
 /// Bytes read along with a header when the payload probably goes straight into place.
 const SHY_BYTES: usize = 8 << 10;
+/// The most bytes that come together before a sleeper is woken.
+const COALESCED_BYTES: usize = BUFFER_BYTES;
 /// What `head` shows of a frame if it is there, so that a reader who takes whole elements never starves.
 const WHOLE_BYTES: usize = 64;
 
@@ -44,6 +47,8 @@ struct Arriving {
     /// The frame whose payload the buffer begins with.
     frame: Option<Frame>,
     end: Option<End>,
+    /// How many bytes must have arrived before a sleeper, or one who polls, is told.
+    told_from: usize,
 }
 
 /// The head.
@@ -56,7 +61,7 @@ struct Current {
 
 impl Receiver {
     pub fn new(streams: usize) -> Receiver {
-        let lanes = (0..streams).map(|_| Arriving { buffer: Buffer::new(), frame: None, end: None }).collect();
+        let lanes = (0..streams).map(|_| Arriving::new()).collect();
         Receiver { lanes, sequence: 0, current: None, likely: 0, into_place: false }
     }
 
@@ -103,6 +108,22 @@ impl Receiver {
             self.count(moved);
         }
         Ok(moved)
+    }
+
+    pub fn coalesce(&mut self, streams: &[TcpStream], on: bool) {
+        for (lane, (arriving, stream)) in self.lanes.iter_mut().zip(streams).enumerate() {
+            let left = match (self.current.filter(|current| current.lane == lane), arriving.frame) {
+                (Some(current), _) => current.left,
+                (None, Some(frame)) => frame.bytes as usize,
+                (None, None) => 0,
+            };
+            let missing = left.saturating_sub(arriving.buffer.unread().len());
+            let told_from = if on { missing.clamp(1, COALESCED_BYTES) } else { 1 };
+            // Where it can't be set the sleeper is woken more often, or once more than it is worth.
+            if told_from != arriving.told_from && sys::tell_from(stream, told_from).is_ok() {
+                arriving.told_from = told_from;
+            }
+        }
     }
 
     /// Counts bytes of the head as read, and releases it when they were the last.
@@ -156,7 +177,8 @@ impl Receiver {
             let mut asked: Vec<_> = open.iter().map(|&lane| PollFd::new(&streams[lane], PollFlags::IN)).collect();
             // A failed poll (it was interrupted, or memory is short) says nothing: then every stream is tried.
             if poll(&mut asked, Some(&Timespec::default())).is_ok() {
-                ready = asked.iter().map(|fd| !fd.revents().is_empty()).collect();
+                let told = open.iter().map(|&lane| self.lanes[lane].told_from == 1);
+                ready = asked.iter().zip(told).map(|(fd, told)| !fd.revents().is_empty() || !told).collect();
             }
         }
         for (&lane, _) in open.iter().zip(ready).filter(|&(_, ready)| ready) {
@@ -209,6 +231,10 @@ impl Receiver {
 }
 
 impl Arriving {
+    fn new() -> Arriving {
+        Arriving { buffer: Buffer::new(), frame: None, end: None, told_from: 1 }
+    }
+
     /// Whether a header is wanted and may come.
     fn is_open(&self) -> bool {
         self.frame.is_none() && self.end.is_none()

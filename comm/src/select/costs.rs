@@ -37,7 +37,7 @@ const SPREAD: f64 = 1.1;
 /// wait for it.
 const WAITING: f64 = 0.15;
 /// What a call through the engine costs beyond one over the boards, whatever it moves.
-const ENGINE_S: f64 = 100e-9;
+const ENGINE_S: f64 = 30e-9;
 /// How much more a byte on a link and a message cost where ranks share cores: a link that is full, or empty, is a switch,
 /// and whoever looks for a message mostly looks in vain.
 const SWITCHED: (f64, f64) = (1.5, 3.0);

@@ -1,9 +1,8 @@
-//! What a call costs beside its bytes: one rank alone, and the writing of programs.
+//! What a call costs beside its bytes: one rank alone, and eight in one thread.
 
 #![allow(missing_docs, reason = "what the macros of criterion make has none")]
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use paceline_comm::algorithm::row;
-use paceline_comm::{CallOptions, Collective, Communicator, ReduceOp};
+use criterion::{Criterion, criterion_group, criterion_main};
+use paceline_comm::{CallOptions, Communicator, ReduceOp};
 use paceline_transport::sim::RankStep;
 
 fn calls(criterion: &mut Criterion) {
@@ -31,15 +30,5 @@ fn steps(criterion: &mut Criterion) {
     });
 }
 
-fn programs(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("program");
-    let rows = [(Collective::AllReduce, "ring", 16_384), (Collective::AllReduce, "recursive_doubling", 131_072)];
-    for (collective, name, size) in rows {
-        let row = row(collective, name).expect("a row of the table");
-        group.bench_function(BenchmarkId::new(name, size), |b| b.iter(|| row.program(size / 3, size, 0)));
-    }
-    group.finish();
-}
-
-criterion_group!(benches, calls, steps, programs);
+criterion_group!(benches, calls, steps);
 criterion_main!(benches);

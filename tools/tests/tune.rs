@@ -49,3 +49,40 @@ fn what_cannot_be_done_is_said() {
     let missing = paceline(Path::new("/nowhere/at/all.json"), &["tune", "--threads", "2", "--check"]);
     assert!(!missing.status.success() && text(&missing).contains("can't be used"), "{}", text(&missing));
 }
+
+/// What is quick depends on the machine and who else uses it; that each choice has its line, and the end says what the
+/// lines do, does not.
+#[test]
+fn a_check_says_of_every_choice_whether_it_is_right() {
+    let words = ["launch", "-n", "2", "--", env!("CARGO_BIN_EXE_paceline"), "tune", "--check", "--quick"];
+    let output = paceline(Path::new("none"), &[&words[..], &["--sizes", "4K,8"]].concat());
+    let text = text(&output);
+    let lines: Vec<&str> = text.lines().filter(|line| line.ends_with(" ok") || line.ends_with(" slow")).collect();
+    let mut choices = Vec::new();
+    for line in &lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [.., collective, bytes, chosen, us, best, least, ratio, verdict] = words[..] else { panic!("{line}") };
+        let [us, least, ratio]: [f64; 3] = [us, least, ratio].map(|number| number.parse().expect(line));
+        assert!(us > 0.0 && least > 0.0 && (us / least - ratio).abs() <= 0.01 + 0.1 * ratio, "{line}");
+        assert!(chosen != best || (us == least && verdict == "ok"), "{line}");
+        assert!(verdict == "ok" || ratio >= 1.15, "{line}");
+        choices.push((collective, bytes));
+    }
+    let collectives =
+        ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"];
+    for collective in collectives {
+        for bytes in ["8", "4096"] {
+            assert_eq!(
+                choices.iter().filter(|choice| **choice == (collective, bytes)).count(),
+                1,
+                "{collective}: {text}"
+            );
+        }
+    }
+    assert_eq!(choices.len(), 2 * collectives.len() + 1, "a barrier has no sizes: {text}");
+    let slow = lines.iter().filter(|line| line.ends_with(" slow")).count();
+    assert!(text.contains("2 ranks over shm, "), "{text}");
+    let last = format!(" to a core: {slow} of {} choices are over 15 % slower", choices.len());
+    assert!(text.contains(&last), "{last}: {text}");
+    assert_eq!(output.status.success(), slow == 0, "{text}");
+}

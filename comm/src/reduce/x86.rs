@@ -79,19 +79,76 @@ halves!(
     _mm256_add_ps, _mm256_mul_ps, _mm256_div_ps, _mm256_set1_ps
 );
 
-halves!(
-    /// Sixteen halves, with AVX-512.
-    Half16, 16, [u8; 32], __m512, "avx512",
-    |lane: [u8; 32]| _mm512_cvtph_ps(_mm256_loadu_si256(lane.as_ptr().cast())),
-    |wide: __m512| {
-        let canonical = _mm512_set1_ps(f32::NAN);
-        let settled = _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide), wide, canonical);
+/// Sixteen halves, with AVX-512, as two vectors of eight: conversions of sixteen are no quicker than two of eight.
+///
+/// Whether any of them is NaN is asked once, and mostly answered with no.
+pub(super) struct Half16;
+
+type TwoEights = (__m256, __m256);
+
+impl Format for Half16 {
+    type Lane = [u8; 32];
+    type Wide = TwoEights;
+    type Divisor = __m256;
+    type Single = Narrow<Half>;
+    const ELEMENTS: usize = 16;
+
+    #[inline(always)]
+    fn decode(lane: [u8; 32]) -> TwoEights {
+        // SAFETY: here and below, only the tables of the levels with these instructions use this format.
+        unsafe {
+            let eight = |first: usize| _mm256_cvtph_ps(_mm_loadu_si128(lane[first..].as_ptr().cast()));
+            (eight(0), eight(16))
+        }
+    }
+    #[inline(always)]
+    fn encode((mut low, mut high): TwoEights) -> [u8; 32] {
         let mut lane = [0; 32];
-        _mm256_storeu_si256(lane.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(settled));
+        // SAFETY: as above.
+        unsafe {
+            if _mm256_cmp_ps_mask::<_CMP_UNORD_Q>(low, high) != 0 {
+                let canonical = _mm256_set1_ps(f32::NAN);
+                let settled =
+                    |wide| _mm256_mask_blend_ps(_mm256_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide), wide, canonical);
+                (low, high) = (settled(low), settled(high));
+            }
+            let eight = |wide| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
+            _mm256_storeu_si256(lane.as_mut_ptr().cast(), _mm256_set_m128i(eight(high), eight(low)));
+        }
         lane
-    },
-    _mm512_add_ps, _mm512_mul_ps, _mm512_div_ps, _mm512_set1_ps
-);
+    }
+    #[inline(always)]
+    fn add(a: TwoEights, b: TwoEights) -> TwoEights {
+        // SAFETY: as above.
+        unsafe { (_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    fn mul(a: TwoEights, b: TwoEights) -> TwoEights {
+        // SAFETY: as above.
+        unsafe { (_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    fn div(a: TwoEights, by: __m256) -> TwoEights {
+        // SAFETY: as above.
+        unsafe { (_mm256_div_ps(a.0, by), _mm256_div_ps(a.1, by)) }
+    }
+    #[inline(always)]
+    fn factor(bits: u64) -> TwoEights {
+        // SAFETY: as above.
+        let factor = unsafe { _mm256_set1_ps(Narrow::<Half>::factor(bits)) };
+        (factor, factor)
+    }
+    #[inline(always)]
+    fn divisor(ranks: u32) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_set1_ps(ranks as f32) }
+    }
+    #[inline(always)]
+    fn inverse(ranks: u32) -> Option<TwoEights> {
+        // SAFETY: as above.
+        exact_inverse(ranks).map(|inverse| unsafe { (_mm256_set1_ps(inverse), _mm256_set1_ps(inverse)) })
+    }
+}
 
 /// Thirty-two bfloat16, with AVX-512 and its BF16 extension.
 ///

@@ -3,16 +3,19 @@
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::published_bytes;
-use crate::schedule::cost::Costs;
+use crate::schedule::cost::{Costs, Load};
 
 use super::Prices;
 
 /// The prices of a group of ranks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Machine {
+    /// Of a rank that has its core for itself.
     costs: Costs,
     boards: Boards,
-    /// Scratch beyond this leaves the cache, and is paid for as memory.
+    /// How many ranks take turns on a core.
+    turns: f64,
+    /// What doesn't fit into this leaves the cache, and is paid for as memory.
     cache_bytes: f64,
 }
 
@@ -23,41 +26,100 @@ struct Boards {
     byte_s: f64,
 }
 
+/// How much slower copies and folds are that go through memory.
+const MEMORY: f64 = 4.0;
+/// How much slower a link is whose message is passed on as a whole, from that many bytes on.
+const UNCUT: f64 = 1.5;
+const UNCUT_BYTES: usize = 256 << 10;
+/// How much slower a link is, once messages outgrow the cache, in rows that move several ranks' chunks in one round.
+const SPREAD: f64 = 1.1;
+/// What each length of the message that goes one after another adds to what all ranks do, where they share cores: some
+/// wait for it.
+const WAITING: f64 = 0.15;
+/// What a call through the engine costs beyond one over the boards, whatever it moves.
+const ENGINE_S: f64 = 30e-9;
+/// How much more a byte on a link and a message cost where ranks share cores: a link that is full, or empty, is a switch,
+/// and whoever looks for a message mostly looks in vain.
+const SWITCHED: (f64, f64) = (1.5, 3.0);
+
 impl Machine {
     /// The prices where `crowding` ranks share each core.
     ///
-    /// Ranks that share a core take turns: whatever a rank does takes as long as all of them together, and a message costs
+    /// Ranks that share a core take turns: what all of them do takes as long as all of them together, and a message costs
     /// a switch between them.
     pub(crate) fn of(prices: &Prices, crowding: u32) -> Machine {
         let turns = f64::from(crowding.max(1));
-        let switches_s = if crowding > 1 { 1e-6 * turns } else { 0.0 };
+        let (switches_s, (byte, message)) = if crowding > 1 { (1e-6 * turns, SWITCHED) } else { (0.0, (1.0, 1.0)) };
         let costs = Costs {
             latency_s: prices.latency_s + switches_s,
-            message_s: prices.message_s * turns,
-            byte_s: prices.byte_s * turns,
-            fold_byte_s: prices.fold_byte_s * turns,
-            copy_byte_s: prices.copy_byte_s * turns,
+            message_s: prices.message_s * message,
+            byte_s: prices.byte_s * byte,
+            fold_byte_s: prices.fold_byte_s,
+            copy_byte_s: prices.copy_byte_s,
         };
         let boards = Boards {
             latency_s: prices.board_latency_s + switches_s,
             peer_s: prices.board_peer_s * turns,
-            byte_s: prices.board_byte_s * turns,
+            byte_s: prices.board_byte_s,
         };
-        Machine { costs, boards, cache_bytes: (1 << 20) as f64 }
+        Machine { costs, boards, turns, cache_bytes: (1 << 20) as f64 }
     }
 
     /// How long a call over the boards takes: a line's way to its reader, and every message read by whoever needs it.
     pub(crate) fn board_s(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
         let Boards { latency_s, peer_s, byte_s } = self.boards;
-        latency_s + board_bytes(collective, size, bytes) * byte_s + (size - 1) as f64 * peer_s
+        latency_s + self.board_bytes(collective, size, bytes) * byte_s + (size - 1) as f64 * peer_s
     }
 
-    /// The prices for one row at one size: rows that keep whole messages of all ranks in scratch pay for memory when
-    /// these no longer fit into the cache.
-    pub(crate) fn costs_of(&self, row: &Row, size: u32, bytes: usize) -> Costs {
-        let spread = if row.name == "direct" { f64::from(size) * bytes as f64 } else { 0.0 };
-        let slower = if spread > self.cache_bytes { 4.0 } else { 1.0 };
+    /// How much is published and taken, one after another. What a root does alone, nobody takes turns with.
+    fn board_bytes(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
+        let published = published_bytes(collective, size, bytes) as f64;
+        let (ranks, peers, turns) = (size as f64, (size - 1) as f64, self.turns);
+        match collective {
+            Collective::AllToAll | Collective::ReduceScatter => (published + published * peers / ranks) * turns,
+            Collective::Broadcast => published + published * turns,
+            Collective::Scatter => published + published / ranks * turns,
+            Collective::Reduce | Collective::Gather => published * turns + published * peers,
+            _ => (published + published * peers) * turns,
+        }
+    }
+
+    /// How long a row takes whose message is cut into so many slices.
+    pub(crate) fn row_s(&self, row: &Row, size: usize, bytes: usize, n_slices: u32) -> f64 {
+        let work = row.work(size as u32);
+        let costs = self.costs_of(row, size, bytes);
+        let alone = |costs: &Costs| {
+            let uncut_s = if row.moves_runs { work.busiest.copied * bytes as f64 * costs.copy_byte_s } else { 0.0 };
+            work.seconds_in_slices(bytes as u64, n_slices, costs) + uncut_s + ENGINE_S + scratch_s(row)
+        };
+        if row.collective.has_root() && self.turns > 1.0 {
+            // Most ranks wait for others: either the path is what takes long, or what all ranks do on few cores.
+            let waiting = 1.0 + WAITING * (work.path.sent - 1.0).max(0.0);
+            let together = together(row, size, n_slices).seconds(bytes as u64, &costs);
+            let together = self.turns / size as f64 * waiting * together;
+            return alone(&costs).max(together + work.latencies * costs.latency_s);
+        }
+        alone(&Costs {
+            message_s: costs.message_s * self.turns,
+            byte_s: costs.byte_s * self.turns,
+            fold_byte_s: costs.fold_byte_s * self.turns,
+            copy_byte_s: costs.copy_byte_s * self.turns,
+            ..costs
+        })
+    }
+
+    /// The prices for one row at one size: rows that keep whole messages of all ranks in scratch, and those whose messages
+    /// aren't cut into slices, pay for memory when these no longer fit into the cache.
+    fn costs_of(&self, row: &Row, size: usize, bytes: usize) -> Costs {
+        let spread = if row.name == "direct" && row.collective.reduces() { size as f64 * bytes as f64 } else { 0.0 };
+        let slower = if spread > self.cache_bytes { MEMORY } else { 1.0 };
+        let link = match row.name {
+            _ if row.moves_runs && bytes > UNCUT_BYTES => UNCUT,
+            "direct" | "two_level" if bytes as f64 > self.cache_bytes => SPREAD,
+            _ => 1.0,
+        };
         Costs {
+            byte_s: self.costs.byte_s * link,
             fold_byte_s: self.costs.fold_byte_s * slower,
             copy_byte_s: self.costs.copy_byte_s * slower,
             ..self.costs
@@ -65,20 +127,62 @@ impl Machine {
     }
 }
 
-/// How much a rank publishes and takes in a call over the boards.
-fn board_bytes(collective: Collective, size: usize, bytes: usize) -> f64 {
-    let published = published_bytes(collective, size, bytes) as f64;
-    let (ranks, peers) = (size as f64, (size - 1) as f64);
-    let taken = match collective {
-        Collective::AllToAll | Collective::ReduceScatter => published * peers / ranks,
-        Collective::Scatter => published / ranks,
-        _ => published * peers,
+/// What all ranks do in a row from or to a root, with each message counted at both its ends.
+fn together(row: &Row, size: usize, n_slices: u32) -> Load {
+    let (ranks, others) = (size as f64, (size - 1) as f64);
+    let (messages, sent) = match row.collective {
+        // On the way up or down a tree, a block is sent once for each level.
+        Collective::Gather | Collective::Scatter if row.moves_runs => (others, ranks.log2() / 2.0),
+        Collective::Gather | Collective::Scatter => (others, others / ranks),
+        _ => (f64::from((row.chunks)(size as u32)) * others, others),
     };
-    published + taken
+    let folded = if row.collective.reduces() { others } else { 0.0 };
+    Load::messages(2.0 * messages * f64::from(n_slices), 2.0 * sent).folding(folded)
 }
 
 /// What a row costs beside its messages, whatever their length: rows that fold whole messages from scratch make that
 /// scratch for each call, and copy their own part into it.
-pub(crate) fn scratch_s(row: &Row) -> f64 {
+fn scratch_s(row: &Row) -> f64 {
     if row.name == "direct" && row.collective.reduces() { 100e-9 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Facts;
+    use super::*;
+    use crate::request::CallOptions;
+    use paceline_transport::LinkKind;
+
+    /// What is chosen between four ranks of two cores.
+    fn chosen(kind: LinkKind, collective: Collective, bytes: usize) -> &'static str {
+        let boards = kind != LinkKind::Tcp;
+        let prices = Prices::standard(kind);
+        let facts = Facts { crowding: 2, slowest: kind, boards, prices, ..Facts::in_process(4) };
+        facts.choose(collective, bytes, false, &CallOptions::default()).unwrap().row.name
+    }
+
+    #[test]
+    fn ranks_that_share_cores_go_by_what_all_of_them_do() {
+        for (collective, bytes) in [
+            (Collective::AllReduce, 128 << 10),
+            (Collective::Broadcast, 32 << 10),
+            (Collective::Broadcast, 128 << 10),
+            (Collective::Gather, 4 << 20),
+            (Collective::Scatter, 4 << 20),
+        ] {
+            assert_eq!(chosen(LinkKind::Shm, collective, bytes), "direct", "{collective} of {bytes}");
+        }
+        assert_eq!(chosen(LinkKind::Shm, Collective::Broadcast, 512 << 10), "ring");
+        assert_ne!(chosen(LinkKind::Tcp, Collective::Barrier, 0), "direct");
+    }
+
+    #[test]
+    fn what_is_not_cut_into_slices_is_not_priced_as_if() {
+        for kind in [LinkKind::Shm, LinkKind::Tcp] {
+            for bytes in [512 << 10, 4 << 20] {
+                let name = chosen(kind, Collective::ReduceScatter, bytes);
+                assert!(!["circulant", "halving_doubling"].contains(&name), "{kind} {bytes}: {name}");
+            }
+        }
+    }
 }

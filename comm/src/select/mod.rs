@@ -139,13 +139,13 @@ impl Facts {
 
     /// How long a row should take, in seconds.
     fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
+        let machine = Machine::of(&self.prices, self.crowding);
         if self.on_boards(row, bytes, uneven) {
-            return Machine::of(&self.prices, self.crowding).board_s(row.collective, self.size, bytes);
+            return machine.board_s(row.collective, self.size, bytes);
         }
-        let (size, chunks) = (self.size as u32, (row.chunks)(self.size as u32) as usize);
-        let n_slices = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
-        let costs = Machine::of(&self.prices, self.crowding).costs_of(row, size, bytes);
-        row.work(size).seconds_in_slices(bytes as u64, n_slices as u32, &costs) + costs::scratch_s(row)
+        let chunks = (row.chunks)(self.size as u32) as usize;
+        let cut = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
+        machine.row_s(row, self.size, bytes, if row.moves_runs { 1 } else { cut as u32 })
     }
 }
 

@@ -23,6 +23,8 @@ impl Effort {
     /// What takes some tens of seconds.
     pub const FULL: Effort =
         Effort { largest: 16 << 20, factor: 4, sample_s: 300e-6, cell_s: 0.4, repetitions: (7, 41) };
+    /// What takes some seconds where each size is timed on its own.
+    pub const CHECK: Effort = Effort { cell_s: 0.1, sample_s: 150e-6, repetitions: (9, 31), ..Effort::FULL };
     /// What takes a few seconds.
     pub const QUICK: Effort =
         Effort { largest: 1 << 20, factor: 16, sample_s: 50e-6, cell_s: 0.03, repetitions: (5, 11) };

@@ -47,7 +47,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn timed(&self, row: &str) -> Option<&Timed> {
+    pub fn timed(&self, row: &str) -> Option<&Timed> {
         self.times.iter().find(|timed| timed.row == row)
     }
 

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use paceline_comm::{Communicator, Environment, ProfilePlace, Setup};
 
+use crate::perf::arguments::size;
+
 pub use bench::Effort;
 
 /// The most ranks that are made in one process.
@@ -27,7 +29,7 @@ pub struct Arguments {
     /// Ranks as threads of each process, instead of one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX))]
     pub threads: Option<u64>,
-    /// Fewer sizes and repetitions
+    /// Fewer sizes and repetitions; with --check, fewer repetitions
     #[arg(long)]
     pub quick: bool,
     /// Print what was measured and write nothing
@@ -36,12 +38,23 @@ pub struct Arguments {
     /// Where to write the profile
     #[arg(short, long, value_name = "PATH", conflicts_with = "dry_run")]
     pub output: Option<PathBuf>,
-    /// Measure nothing new: time what is chosen now against the quickest, and print where it is over 15 % slower
+    /// Write nothing: time every algorithm, print what is chosen now beside the quickest, and fail if it is anywhere over
+    /// 15 % slower
     #[arg(long, conflicts_with_all = ["dry_run", "output"])]
     pub check: bool,
-    /// With --check: fail if there is such a place
-    #[arg(long, requires = "check")]
-    pub strict: bool,
+    /// With --check: at these sizes of the whole message; K and M are binary
+    #[arg(long, value_name = "BYTES", requires = "check", value_delimiter = ',', value_parser = checkable)]
+    pub sizes: Vec<usize>,
+}
+
+/// The largest message that is checked.
+const CHECKED_MAX: u64 = 1 << 30;
+
+fn checkable(text: &str) -> Result<usize, String> {
+    match size(text)? {
+        bytes if bytes <= CHECKED_MAX => Ok(bytes as usize),
+        bytes => Err(format!("{bytes} bytes are more than {CHECKED_MAX}")),
+    }
 }
 
 /// What a rank has to say, and whether all is well.
@@ -117,8 +130,8 @@ fn tune(comm: &Communicator, arguments: &Arguments, place: &Option<PathBuf>) -> 
 }
 
 fn check(comm: &Communicator, arguments: &Arguments) -> Result<Outcome, String> {
-    let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
-    let found = check::check(comm, effort).map_err(|error| error.to_string())?;
-    let text = if comm.rank() == 0 { check::text(comm, &found) } else { String::new() };
-    Ok(Outcome { text, sound: !arguments.strict || found.slow.is_empty() })
+    let effort = if arguments.quick { Effort::QUICK } else { Effort::CHECK };
+    let checked = check::check(comm, effort, &arguments.sizes).map_err(|error| error.to_string())?;
+    let text = if comm.rank() == 0 { check::text(comm, &checked) } else { String::new() };
+    Ok(Outcome { text, sound: !checked.iter().any(|one| one.slow) })
 }

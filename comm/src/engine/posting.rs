@@ -44,6 +44,7 @@ pub(crate) struct Part {
 pub(crate) fn published_bytes(collective: Collective, size: usize, bytes: usize) -> usize {
     match collective {
         Collective::AllGather | Collective::Gather => bytes.div_ceil(size),
+        Collective::AllToAll | Collective::ReduceScatter if size == 2 => bytes.div_ceil(2),
         Collective::Barrier => 0,
         _ => bytes,
     }
@@ -74,6 +75,9 @@ impl Posting {
         };
         let (is_root, whole, all, block) = (me == root, 0..bytes, 0..size * bytes, me * bytes..(me + 1) * bytes);
         let (everyone, only_root, nobody, nothing) = (0..size, root..root + 1, 0..0, 0..0);
+        // Of two ranks, each needs one block of the other's only.
+        let one_block = size == 2 && matches!(collective, ReduceScatter | AllToAll);
+        let for_peer = || (1 - me) * bytes..(2 - me) * bytes;
         let (publishes, sources, takes, own) = match collective {
             AllReduce | AllGather => (whole.clone(), everyone, whole.clone(), Some(whole)),
             Reduce | Gather if is_root => (nothing, everyone, whole.clone(), Some(whole)),
@@ -82,13 +86,15 @@ impl Posting {
             Broadcast => (nothing, only_root, whole, None),
             Scatter if is_root => (all, nobody, nothing, Some(block)),
             Scatter => (nothing, only_root, block, None),
+            ReduceScatter | AllToAll if one_block => (for_peer(), everyone, whole, Some(block)),
             ReduceScatter | AllToAll => (all, everyone, block.clone(), Some(block)),
             Barrier => (nothing.clone(), everyone, nothing, None),
             Send | Recv | SendRecv => unreachable!("messages have no direct row"),
         };
         let stride = if matches!(collective, AllGather | Gather | AllToAll) { bytes } else { 0 };
         let folds = collective.reduces() && own.is_some();
-        let message = if matches!(collective, Scatter | ReduceScatter | AllToAll) { size * bytes } else { takes.len() };
+        let has_all = matches!(collective, Scatter | ReduceScatter | AllToAll) && !one_block;
+        let message = if has_all { size * bytes } else { takes.len() };
         Posting { publishes, sources, message, takes, own, folds, stride, ..Posting::default() }
     }
 
@@ -190,6 +196,8 @@ mod tests {
         let all_to_all = of(Collective::AllToAll, 2);
         assert_eq!((all_to_all.takes, all_to_all.stride, all_to_all.folds), (16..24, 8, false));
         assert!(of(Collective::ReduceScatter, 0).folds && !of(Collective::Barrier, 0).folds);
+        let of_two = Posting::new(Collective::ReduceScatter, (1, 2, 0), 8);
+        assert_eq!((of_two.publishes, of_two.takes, of_two.own, of_two.message), (0..8, 0..8, Some(8..16), 8));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Machine {
         let published = published_bytes(collective, size, bytes) as f64;
         let (ranks, peers, turns) = (size as f64, (size - 1) as f64, self.turns);
         match collective {
-            Collective::AllToAll | Collective::ReduceScatter => (published + published * peers / ranks) * turns,
+            Collective::AllToAll | Collective::ReduceScatter => (published + bytes as f64 * peers / ranks) * turns,
             Collective::Broadcast => published + published * turns,
             Collective::Scatter => published + published / ranks * turns,
             Collective::Reduce | Collective::Gather => published * turns + published * peers,

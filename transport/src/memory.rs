@@ -86,13 +86,55 @@ impl Region {
     }
 }
 
+/// A part of a region, mapped once more: for writing, where the region's own mapping is for reading.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: as of `Region`.
+unsafe impl Send for Stretch {}
+// SAFETY: as of `Region`.
+unsafe impl Sync for Stretch {}
+
+impl Region {
+    /// Maps `bytes` from `offset` on, both multiples of a page and within the region, for writing.
+    pub(crate) fn stretch(&self, offset: usize, bytes: usize) -> std::io::Result<Stretch> {
+        assert!(offset.is_multiple_of(4096) && offset + bytes <= self.bytes);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `map`.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &self.file, offset as u64)
+        }?;
+        Ok(Stretch { start: start.cast(), bytes })
+    }
+}
+
+impl Stretch {
+    /// The first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+}
+
+impl Drop for Stretch {
+    fn drop(&mut self) {
+        unmap(self.start, self.bytes);
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and whatever points into it keeps the region alive.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
-        if let Err(error) = unmapped {
-            tracing::warn!("unmapping shared memory: {error}");
-        }
+        unmap(self.start, self.bytes);
+    }
+}
+
+fn unmap(start: *mut u8, bytes: usize) {
+    // SAFETY: `Region` and `Stretch` made the mapping, and whatever points into it keeps them alive.
+    let unmapped = unsafe { rustix::mm::munmap(start.cast(), bytes) };
+    if let Err(error) = unmapped {
+        tracing::warn!("unmapping shared memory: {error}");
     }
 }
 

@@ -1,13 +1,13 @@
 //! A rank's segment: the memory it writes and its neighbours on the host read.
 //!
 //! A segment holds a header, one credit line and one ring for each neighbour, and a board for all. Only its owner writes
-//! it; neighbours map it read-only.
+//! these; neighbours map them read-only. Where there are two neighbours, cells follow that both write.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::board::{self, BoardLine, BoardMemory};
-use crate::memory::Region;
+use crate::board::{self, BoardLine, BoardMemory, PAIR_BYTES, PairMemory};
+use crate::memory::{Region, Stretch};
 use crate::ring::{CreditLine, RingMemory, SlotLine};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -56,6 +56,10 @@ impl Geometry {
     }
 
     fn total_bytes(&self) -> usize {
+        self.pair_offset() + if self.neighbours == 2 { PAIR_BYTES } else { 0 }
+    }
+
+    fn pair_offset(&self) -> usize {
         self.hall_offset() + board::hall_bytes(self.neighbours as usize)
     }
 
@@ -96,6 +100,8 @@ struct SleepLine {
 pub(crate) struct Segment {
     region: Region,
     geometry: Geometry,
+    /// A neighbour's cells, mapped for writing.
+    cells: Option<Stretch>,
 }
 
 impl Segment {
@@ -104,10 +110,10 @@ impl Segment {
         let region = Region::create(geometry.total_bytes())?;
         // SAFETY: the segment is at least a header long, freshly made, and not yet shared.
         unsafe { region.start().cast::<[u8; 16]>().write(nonce) };
-        Ok(Segment { region, geometry })
+        Ok(Segment { region, geometry, cells: None })
     }
 
-    /// A neighbour's segment, mapped read-only.
+    /// A neighbour's segment, mapped read-only but for the cells.
     ///
     /// An error if the file is shorter than `geometry` says, could still be cut short, or doesn't hold `nonce`: then
     /// this is not the memory that the neighbour meant.
@@ -121,7 +127,9 @@ impl Segment {
         if unsafe { region.start().cast::<[u8; 16]>().read() } != nonce {
             return Err(unsound("the shared memory doesn't hold the neighbour's nonce".into()));
         }
-        Ok(Segment { region, geometry })
+        let has_cells = geometry.neighbours == 2;
+        let cells = has_cells.then(|| region.stretch(geometry.pair_offset(), PAIR_BYTES)).transpose()?;
+        Ok(Segment { region, geometry, cells })
     }
 
     /// The segment's file, to hand to a neighbour.
@@ -166,6 +174,20 @@ impl Segment {
                 frame_bytes: g.frame_bytes(),
             }
         }
+    }
+
+    /// The cells that two neighbours share.
+    pub(crate) fn pair(&self) -> Option<PairMemory> {
+        if self.geometry.neighbours != 2 {
+            return None;
+        }
+        let start = match &self.cells {
+            Some(cells) => cells.start(),
+            // SAFETY: the cells lie at the end of the segment (`total_bytes`).
+            None => unsafe { self.region.start().add(self.geometry.pair_offset()) },
+        };
+        // SAFETY: they are mapped for writing, by the owner with all of the segment, zero at first, and page-aligned.
+        Some(unsafe { PairMemory::new(start) })
     }
 
     /// The owner's board.

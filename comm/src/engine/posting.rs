@@ -27,6 +27,8 @@ pub(crate) struct Posting {
     pub(super) stride: usize,
     /// In place of `message`, `takes` and `stride`, where ranks differ in them.
     pub(super) parts: Option<Box<[Part]>>,
+    /// Whether both of two ranks publish and read messages of one length.
+    pub(super) swaps: bool,
     /// Whether only the sender knows where in its message a part lies, and says so in front.
     pub(super) tells: bool,
 }
@@ -95,7 +97,8 @@ impl Posting {
         let folds = collective.reduces() && own.is_some();
         let has_all = matches!(collective, Scatter | ReduceScatter | AllToAll) && !one_block;
         let message = if has_all { size * bytes } else { takes.len() };
-        Posting { publishes, sources, message, takes, own, folds, stride, ..Posting::default() }
+        let swaps = size == 2 && matches!(collective, AllReduce | AllGather | ReduceScatter | AllToAll | Barrier);
+        Posting { publishes, sources, message, takes, own, folds, stride, swaps, ..Posting::default() }
     }
 
     /// The part of rank `me` of `size` in a call whose blocks lie there in the input and the output.

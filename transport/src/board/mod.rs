@@ -4,11 +4,14 @@
 mod line;
 #[cfg(all(test, loom))]
 mod model;
+mod pair;
 
 use std::ops::Range;
 
 pub use line::Heading;
 pub(crate) use line::{BoardLine, BoardMemory};
+use pair::Pair;
+pub(crate) use pair::{PAIR_BYTES, PairMemory};
 
 use crate::extents::Extents;
 use crate::link::Stamp;
@@ -53,6 +56,10 @@ pub struct Board {
     extents: Extents,
     /// Room for one short message of each rank.
     scratch: Vec<u8>,
+    /// Of two ranks, the cells that they hand to and fro.
+    pair: Option<Pair>,
+    /// Whether the turn under way uses these.
+    swaps: bool,
     _segments: Vec<SharedSegment>,
 }
 
@@ -73,14 +80,21 @@ impl Board {
     pub(crate) fn new(mine: &SharedSegment, theirs: &[Option<SharedSegment>]) -> Board {
         let segments = theirs.iter().flatten().chain([mine]).cloned().collect();
         let memories = theirs.iter().map(|segment| segment.as_ref().map(|segment| segment.board())).collect();
-        Board::over(mine.board(), memories, segments)
+        let board = Board::over(mine.board(), memories, segments);
+        let pair = match theirs {
+            [None, Some(_)] => mine.pair().map(|memory| Pair::new(memory, 0)),
+            [Some(theirs), None] => theirs.pair().map(|memory| Pair::new(memory, 1)),
+            _ => None,
+        };
+        Board { pair, ..board }
     }
 
     fn over(mine: BoardMemory, theirs: Box<[Option<BoardMemory>]>, segments: Vec<SharedSegment>) -> Board {
         let size = theirs.len();
         let seen = theirs.iter().map(|board| if board.is_some() { 0 } else { u64::MAX }).collect();
         let (taken, scratch, extents) = (vec![0; size].into(), Vec::new(), Extents::new(mine.hall_bytes));
-        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, _segments: segments }
+        let (pair, swaps) = (None, false);
+        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, pair, swaps, _segments: segments }
     }
 
     /// The turn that is next or under way.
@@ -90,9 +104,25 @@ impl Board {
         self.turn
     }
 
+    /// Begins a turn, again and again until it is published. In one that swaps, both of two ranks publish and read, each
+    /// a message of `bytes`: all ranks say the same.
+    #[inline]
+    pub fn begin(&mut self, swaps: bool, bytes: usize) {
+        self.swaps = swaps && bytes <= pair::LONGEST_BYTES && self.pair.is_some();
+    }
+
+    /// The cells, in a turn that swaps.
+    #[inline(always)]
+    fn swapping(&mut self) -> Option<&mut Pair> {
+        self.pair.as_mut().filter(|_| self.swaps)
+    }
+
     /// A rank that may still read what publishing a message of `bytes` would overwrite.
     #[inline]
     pub fn crowded_by(&mut self, bytes: usize) -> Option<usize> {
+        if self.swaps {
+            return None;
+        }
         let needed = (self.turn + 2).saturating_sub(self.mine.slots);
         if let Some(rank) = self.behind(needed) {
             return Some(rank);
@@ -128,6 +158,9 @@ impl Board {
     /// If the message is longer than [`Board::longest`], or somebody is in the way.
     #[inline]
     pub fn publish(&mut self, heading: Heading, message: &[u8]) {
+        if let Some(pair) = self.swapping() {
+            return pair.publish(heading, message);
+        }
         assert!(
             self.crowded_by(message.len()).is_none(),
             "a turn may be published when nobody reads the one it overwrites"
@@ -148,7 +181,14 @@ impl Board {
     /// If it is this rank, here and in the calls below.
     #[inline]
     pub fn heading(&mut self, rank: usize) -> Option<Heading> {
-        let heading = self.theirs[rank].as_ref().expect("of another rank").heading(self.turn)?;
+        let board = self.theirs[rank].as_ref().expect("of another rank");
+        let on_board = |swaps| if swaps { self.pair.as_ref()?.heading() } else { board.heading(self.turn) };
+        // In the other place it shows that the rank makes another call, which the heading says; or that it is past this
+        // one: then this one's heading is there by now.
+        let heading = on_board(self.swaps).or_else(|| {
+            let other = on_board(!self.swaps)?;
+            on_board(self.swaps).or(Some(other))
+        })?;
         self.seen[rank] = self.turn + 1;
         Some(heading)
     }
@@ -168,7 +208,13 @@ impl Board {
     pub fn take(&mut self, rank: usize, bytes: usize, range: &Range<usize>, target: &mut [u8]) -> bool {
         let board = self.theirs[rank].as_ref().expect("of another rank");
         let taken = &mut self.taken[rank];
-        if board.is_short(bytes) {
+        if let Some(pair) = self.pair.as_ref().filter(|_| self.swaps) {
+            let there = pair.arrived(bytes).clamp(range.start, range.end) - range.start;
+            // SAFETY: they have arrived, and this turn is not finished meanwhile.
+            let part = unsafe { pair.part(bytes, range.start + *taken..range.start + there.max(*taken)) };
+            target[*taken..there.max(*taken)].copy_from_slice(part);
+            *taken = there.max(*taken);
+        } else if board.is_short(bytes) {
             *taken += board.read(self.turn, range.start + *taken, &mut target[*taken..]);
         } else {
             let there = board.arrived(self.turn, range, *taken);
@@ -185,6 +231,10 @@ impl Board {
     #[inline]
     pub fn has(&mut self, rank: usize, bytes: usize, range: &Range<usize>) -> usize {
         let board = self.theirs[rank].as_ref().expect("of another rank");
+        if let Some(pair) = self.pair.as_ref().filter(|_| self.swaps) {
+            self.taken[rank] = pair.arrived(bytes).clamp(range.start, range.end) - range.start;
+            return self.taken[rank];
+        }
         if !board.is_short(bytes) {
             self.taken[rank] = board.arrived(self.turn, range, self.taken[rank]);
             return self.taken[rank];
@@ -208,6 +258,10 @@ impl Board {
     pub fn part(&self, rank: usize, bytes: usize, range: &Range<usize>, from: usize, len: usize) -> &[u8] {
         assert!(from + len <= self.taken[rank], "bytes that are not there yet");
         let board = self.theirs[rank].as_ref().expect("of another rank");
+        if let Some(pair) = self.pair.as_ref().filter(|_| self.swaps) {
+            // SAFETY: they have arrived (`has`), and the turn is not finished while `self` is borrowed.
+            return unsafe { pair.part(bytes, range.start + from..range.start + from + len) };
+        }
         if board.is_short(bytes) {
             return &self.scratch[rank * SCRATCH_BYTES..][from..from + len];
         }
@@ -224,7 +278,11 @@ impl Board {
     /// Ends the turn: nothing of it is looked at any more.
     #[inline]
     pub fn finish(&mut self) {
+        if let Some(pair) = self.swapping() {
+            pair.finish();
+        }
         self.taken.fill(0);
+        self.swaps = false;
         self.turn += 1;
     }
 }

@@ -170,7 +170,7 @@ impl Communicator {
             Naming::Pair { .. } => 0,
         };
         let beside = if prepared.plan.posting.is_some() {
-            let number = self.inner.turns.fetch_add(1, Ordering::Relaxed);
+            let number = self.inner.next_turns(1);
             Beside::Exchange(Exchange::new(Turn { number, history }))
         } else {
             self.over_windows(&prepared, history).map_or(Beside::Nothing, |windows| Beside::Windows(Box::new(windows)))

@@ -1,7 +1,6 @@
 //! Small blocking calls like one made before: their checks and their plan are known.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, MutexGuard};
 
 use super::Communicator;
 use super::prepare::Prepared;
@@ -58,30 +57,21 @@ pub(super) struct Ready {
 /// The calls that may take the short way, the last first.
 #[derive(Default)]
 pub(super) struct Readies {
-    recent: Mutex<Vec<Arc<Ready>>>,
+    /// Held while the first of them runs.
+    recent: Mutex<Vec<Ready>>,
 }
 
 const KEPT: usize = 8;
 
 impl Readies {
+    /// All of them, unless somebody else looks at them.
     #[inline]
-    fn find(&self, outline: &Outline, counts: Option<&Counts<'_>>, wish: Option<&str>) -> Option<Arc<Ready>> {
-        let mut recent = self.recent.lock().expect("no panic while held");
-        let same = |ready: &Ready| {
-            ready.outline == *outline
-                && counts.is_none_or(|counts| ready.counts.as_ref().is_some_and(|known| known.are(counts)))
-                && ready.wished == wish.is_some()
-                && wish.is_none_or(|name| name == ready.plan.row)
-        };
-        let place = recent.iter().position(|ready| same(ready))?;
-        if place > 0 {
-            recent[..=place].rotate_right(1);
-        }
-        Some(recent[0].clone())
+    fn all(&self) -> Option<MutexGuard<'_, Vec<Ready>>> {
+        self.recent.try_lock().ok()
     }
 
     fn keep(&self, ready: Ready) {
-        let mut recent = self.recent.lock().expect("no panic while held");
+        let Ok(mut recent) = self.recent.try_lock() else { return };
         // The long way is taken, too, where the short one is known but somebody else has the engine.
         let is_same = |known: &Ready| {
             known.outline == ready.outline
@@ -91,7 +81,7 @@ impl Readies {
         };
         recent.retain(|known| !is_same(known));
         recent.truncate(KEPT - 1);
-        recent.insert(0, Arc::new(ready));
+        recent.insert(0, ready);
     }
 }
 
@@ -132,22 +122,27 @@ impl Communicator {
     /// Runs a call the short way, if one like it has been made before and nothing else is under way.
     #[inline]
     pub(super) fn run_quick(&self, request: &mut Request<'_>) -> Option<Result<()>> {
-        let ready = self.ready_for(request)?;
+        let outline = Outline::of(request)?;
+        let mut readies = self.inner.readies.all()?;
+        let place = self.place_of(&readies, &outline, request)?;
+        if place > 0 {
+            readies[..=place].rotate_right(1);
+        }
         let buffers = addresses(&mut request.buffers)?;
         // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
-        self.inner.engine.run_quick(|| unsafe { self.quick(&ready, buffers) })
+        self.inner.engine.run_quick(|| unsafe { self.quick(&readies[0], buffers) })
     }
 
     /// As [`Communicator::run_quick`], several calls one after the other, if all of them may.
     pub(super) fn run_all_quick(&self, requests: &mut [Request<'_>]) -> Option<Result<()>> {
-        let mut calls: Vec<(Arc<Ready>, _)> = Vec::with_capacity(requests.len());
+        let readies = self.inner.readies.all()?;
+        let mut calls: Vec<(&Ready, _)> = Vec::with_capacity(requests.len());
         for request in requests {
             let outline = Outline::of(request)?;
-            let again =
-                calls.last().map(|(ready, _)| ready).filter(|ready| !outline.uneven && ready.outline == outline);
-            let ready = match again {
-                Some(ready) => ready.clone(),
-                None => self.ready_for(request)?,
+            let last = calls.last().map(|(ready, _)| *ready);
+            let ready = match last.filter(|ready| !outline.uneven && ready.outline == outline) {
+                Some(ready) => ready,
+                None => &readies[self.place_of(&readies, &outline, request)?],
             };
             calls.push((ready, addresses(&mut request.buffers)?));
         }
@@ -155,11 +150,17 @@ impl Communicator {
         self.inner.engine.run_all_quick(calls.iter().map(|(ready, buffers)| unsafe { self.quick(ready, *buffers) }))
     }
 
-    /// What is known of a call like this one.
+    /// Where in the list a call like this one is.
     #[inline]
-    fn ready_for(&self, request: &Request<'_>) -> Option<Arc<Ready>> {
-        let outline = Outline::of(request)?;
-        self.inner.readies.find(&outline, request.counts.as_ref(), self.options.algorithm.as_deref())
+    fn place_of(&self, readies: &[Ready], outline: &Outline, request: &Request<'_>) -> Option<usize> {
+        let (counts, wish) = (request.counts.as_ref(), self.options.algorithm.as_deref());
+        let same = |ready: &Ready| {
+            ready.outline == *outline
+                && counts.is_none_or(|counts| ready.counts.as_ref().is_some_and(|known| known.are(counts)))
+                && ready.wished == wish.is_some()
+                && wish.is_none_or(|name| name == ready.plan.row)
+        };
+        readies.iter().position(same)
     }
 
     /// A call with its numbers: from here on it must run.
@@ -169,7 +170,7 @@ impl Communicator {
     /// The buffers are those of a request of `ready`'s outline and counts, apart or in place, and lent until the call has
     /// ended.
     #[inline]
-    unsafe fn quick(&self, ready: &Ready, (input, output): (*const u8, *mut u8)) -> Quick {
+    unsafe fn quick<'a>(&self, ready: &'a Ready, (input, output): (*const u8, *mut u8)) -> Quick<'a> {
         let (from, to) = (ready.input, ready.output);
         // SAFETY: a call of the same outline was found sound with these ranges of its buffers (and the caller).
         unsafe { self.numbered(&ready.plan, &ready.stamps, ((input.add(from.0), from.1), (output.add(to.0), to.1))) }
@@ -181,8 +182,8 @@ impl Communicator {
             return None;
         }
         // SAFETY: the requests' buffers are lent until the calls have ended, and these are their sound ranges.
-        let quick = |call: &Prepared| unsafe { self.numbered(call.plan(), call.stamps(), call.places()) };
-        self.inner.engine.run_all_quick(calls.iter().map(quick))
+        let quick = calls.iter().map(|call| unsafe { self.numbered(call.plan(), call.stamps(), call.places()) });
+        self.inner.engine.run_all_quick(quick)
     }
 
     /// A call with its numbers.
@@ -191,18 +192,18 @@ impl Communicator {
     ///
     /// The places are a sound call's of this plan, and lent until it has ended.
     #[inline]
-    unsafe fn numbered(&self, plan: &SharedPlan, stamps: &Stamps, (input, output): Places) -> Quick {
+    unsafe fn numbered<'a>(&self, plan: &'a SharedPlan, stamps: &'a Stamps, (input, output): Places) -> Quick<'a> {
         // SAFETY: the caller's promise.
         let memory = unsafe { Memory::new(input, output, plan.scratch_bytes(), None) };
         let (turn, sequence) = self.next_turn(stamps);
-        Quick { plan: plan.clone(), memory, stamps: stamps.clone(), turn, sequence, timeout: self.timeout() }
+        Quick { plan, memory, stamps, turn, sequence, timeout: self.timeout() }
     }
 
     /// The numbers of the next call over the boards.
     #[inline]
     fn next_turn(&self, stamps: &Stamps) -> (Turn, u64) {
         let history = self.inner.note_in_history(stamps);
-        (Turn { number: self.inner.turns.fetch_add(1, Ordering::Relaxed), history }, self.next_sequence())
+        (Turn { number: self.inner.next_turns(1), history }, self.next_sequence())
     }
 
     /// Makes a call ready, and keeps what is known of it for others like it.

@@ -49,7 +49,7 @@ impl Communicator {
         {
             return None;
         }
-        let number = inner.turns.fetch_add(turns_of_windows(collective), Ordering::Relaxed);
+        let number = inner.next_turns(turns_of_windows(collective));
         let (input, output) = prepared.places();
         let place = |start: *const u8, bytes: usize| inner.registry.find(inner.rank, start, bytes);
         let mut output = place(output.0.cast_const(), output.1);

@@ -201,7 +201,7 @@ impl Core {
 
     fn remember(&mut self, active: &Active) {
         if self.endpoint.size() > 1 && matches!(active.operation.channels, Channels::Collective { .. }) {
-            self.witness.remember(&active.call, active.operation.stamps.own());
+            self.witness.remember(active.call.clone(), active.operation.stamps.own());
         }
     }
 

@@ -83,7 +83,7 @@ impl Exchange {
         }
         let mut moved = false;
         if !self.published {
-            board.begin(posting.swaps, posting.publishes.len());
+            board.begin(posting.swaps);
             if let Some(rank) = board.crowded_by(posting.publishes.len()) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
                 return Ok(false);

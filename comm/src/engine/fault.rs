@@ -73,7 +73,7 @@ pub(crate) fn ended_differently(witness: &Witness, peer: usize, (mine, theirs): 
         algorithm: "direct".into(),
         size: witness.places.len(),
     };
-    let ended = witness.ended.iter().rev().find(|ended| ended.fingerprint == fingerprint);
+    let ended = witness.ended.iter().rev().find(|ended| ended.stamp == mine);
     let call = ended.map_or(call, |ended| ended.call.clone());
     mismatch(witness, peer, &call, fingerprint, theirs).during(call)
 }
@@ -82,7 +82,7 @@ pub(crate) fn ended_differently(witness: &Witness, peer: usize, (mine, theirs): 
 pub(crate) fn late_frame(witness: &Witness, peer: usize, sequence: u64, theirs: Stamp) -> Error {
     let ended = witness.ended.iter().find(|ended| ended.call.sequence == sequence);
     match ended {
-        Some(ended) => mismatch(witness, peer, &ended.call, ended.fingerprint, theirs).during(ended.call.clone()),
+        Some(ended) => mismatch(witness, peer, &ended.call, ended.fingerprint(), theirs).during(ended.call.clone()),
         None => {
             let what = Fingerprint::unpack(theirs).map_or("something".into(), |fingerprint| fingerprint.to_string());
             let cause = format!("{} sent for call #{sequence} ({what}), which ended here long ago", witness.name(peer));

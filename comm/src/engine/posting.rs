@@ -27,11 +27,15 @@ pub(crate) struct Posting {
     pub(super) stride: usize,
     /// In place of `message`, `takes` and `stride`, where ranks differ in them.
     pub(super) parts: Option<Box<[Part]>>,
-    /// Whether both of two ranks publish and read messages of one length.
+    /// Whether the messages of two ranks are in the cells that they hand to and fro.
     pub(super) swaps: bool,
     /// Whether only the sender knows where in its message a part lies, and says so in front.
     pub(super) tells: bool,
 }
+
+/// Bytes up to which the one of two ranks that doesn't need the other's message may get several turns ahead. Longer messages
+/// gain more from lying where they are quick to write.
+const RUNS_AHEAD_BYTES: usize = 256;
 
 /// What is taken of one rank's message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +101,8 @@ impl Posting {
         let folds = collective.reduces() && own.is_some();
         let has_all = matches!(collective, Scatter | ReduceScatter | AllToAll) && !one_block;
         let message = if has_all { size * bytes } else { takes.len() };
-        let swaps = size == 2 && matches!(collective, AllReduce | AllGather | ReduceScatter | AllToAll | Barrier);
+        let both_bring = matches!(collective, AllReduce | AllGather | ReduceScatter | AllToAll | Barrier);
+        let swaps = size == 2 && (both_bring || bytes > RUNS_AHEAD_BYTES);
         Posting { publishes, sources, message, takes, own, folds, stride, swaps, ..Posting::default() }
     }
 

@@ -15,10 +15,10 @@ use super::stamp::Stamps;
 use crate::error::{CallName, Result};
 
 /// A call over the boards, ready to run.
-pub(crate) struct Quick {
-    pub(crate) plan: SharedPlan,
+pub(crate) struct Quick<'a> {
+    pub(crate) plan: &'a SharedPlan,
     pub(crate) memory: Memory,
-    pub(crate) stamps: Stamps,
+    pub(crate) stamps: &'a Stamps,
     pub(crate) turn: Turn,
     pub(crate) sequence: u64,
     pub(crate) timeout: Duration,
@@ -33,13 +33,13 @@ impl Core {
 
     /// Runs a call while nothing else is under way.
     #[inline]
-    pub(crate) fn run_quick(&mut self, attention: &Attention, quick: Quick) -> Result<()> {
+    pub(crate) fn run_quick(&mut self, attention: &Attention, quick: Quick<'_>) -> Result<()> {
         let Quick { plan, memory, stamps, turn, sequence, timeout } = quick;
         let posting = plan.posting.as_ref().expect("a call over the boards has a posting");
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
         for look in 0..=self.policy.spins + self.policy.yields {
-            found = exchange.progress((&plan, posting), &memory, &stamps, &mut self.endpoint);
+            found = exchange.progress((plan, posting), &memory, stamps, &mut self.endpoint);
             if !matches!(found, Ok(false)) {
                 self.endpoint.ring_peers();
             }
@@ -57,10 +57,11 @@ impl Core {
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
         if exchange.done && !exchange.unfit {
-            self.witness.remember(&call, stamps.own());
+            self.witness.remember(call, stamps.own());
             return Ok(());
         }
         let channels = Channels::Collective { sequence };
+        let (plan, stamps) = (plan.clone(), stamps.clone());
         let operation = Operation::begun(plan, memory, channels, Naming::Whole, stamps, exchange);
         let active = Active::new(operation, call, timeout, None);
         match found {

@@ -91,7 +91,7 @@ impl Engine {
 
     /// Runs a call over the boards in this thread, if nothing else is under way; otherwise nothing has happened.
     #[inline]
-    pub(crate) fn run_quick(&self, call: impl FnOnce() -> Quick) -> Option<Result<()>> {
+    pub(crate) fn run_quick<'a>(&self, call: impl FnOnce() -> Quick<'a>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
         Some(core.safely(|core| core.run_quick(&self.inner.attention, call())))
     }
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     /// As [`Engine::run_quick`], several calls one after the other.
-    pub(crate) fn run_all_quick(&self, mut calls: impl Iterator<Item = Quick>) -> Option<Result<()>> {
+    pub(crate) fn run_all_quick<'a>(&self, mut calls: impl Iterator<Item = Quick<'a>>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
         Some(core.safely(|core| calls.try_for_each(|quick| core.run_quick(&self.inner.attention, quick))))
     }

@@ -84,7 +84,7 @@ impl Core {
     /// Has a peer compare the last calls that ended here with its own: it tells everybody of a difference.
     pub(crate) fn ask_about_earlier(&mut self, peer: usize) {
         for ended in &self.witness.ended {
-            let stamp = ended.fingerprint.map(|fingerprint| fingerprint.pack().0);
+            let stamp = ended.fingerprint().map(|fingerprint| fingerprint.pack().0);
             let said = stamp.map(|stamp| Said { sequence: ended.call.sequence, stamp });
             self.endpoint.notify(peer, &Notice::Query(said).encode());
         }
@@ -152,7 +152,7 @@ impl Core {
         let under_way =
             under_way.map(|active| (active.call.clone(), Fingerprint::unpack(active.operation.stamps.own())));
         let ended = self.witness.ended.iter().find(|ended| ended.call.sequence == said.sequence);
-        let known = under_way.or_else(|| ended.map(|ended| (ended.call.clone(), ended.fingerprint)));
+        let known = under_way.or_else(|| ended.map(|ended| (ended.call.clone(), ended.fingerprint())));
         let theirs = Stamp(said.stamp);
         match known {
             Some((call, fingerprint)) if fingerprint != Fingerprint::unpack(theirs) => {

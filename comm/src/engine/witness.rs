@@ -26,7 +26,14 @@ pub(crate) struct PeerState {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) call: CallName,
-    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) stamp: Stamp,
+}
+
+impl Ended {
+    /// What it was.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        Fingerprint::unpack(self.stamp)
+    }
 }
 
 /// One rank's knowledge.
@@ -47,11 +54,12 @@ impl Witness {
     }
 
     /// Notes that a collective has ended here.
-    pub(crate) fn remember(&mut self, call: &CallName, stamp: Stamp) {
+    #[inline]
+    pub(crate) fn remember(&mut self, call: CallName, stamp: Stamp) {
         if self.ended.len() == REMEMBERED {
             self.ended.pop_front();
         }
-        self.ended.push_back(Ended { call: call.clone(), fingerprint: Fingerprint::unpack(stamp) });
+        self.ended.push_back(Ended { call, stamp });
     }
 
     /// How a rank is named in a report: by number, and where it runs.

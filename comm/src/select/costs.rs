@@ -114,7 +114,7 @@ impl Machine {
         let spread = if row.name == "direct" && row.collective.reduces() { size as f64 * bytes as f64 } else { 0.0 };
         let slower = if spread > self.cache_bytes { MEMORY } else { 1.0 };
         let link = match row.name {
-            _ if row.moves_runs && bytes > UNCUT_BYTES => UNCUT,
+            _ if row.moves_runs && size > 2 && bytes > UNCUT_BYTES => UNCUT,
             "direct" | "two_level" if bytes as f64 > self.cache_bytes => SPREAD,
             _ => 1.0,
         };

@@ -49,7 +49,7 @@ impl Prices {
             copy_byte_s: 1.0 / 20e9,
             board_latency_s: 60e-9,
             board_peer_s: 20e-9,
-            board_byte_s: 1.0 / 20e9,
+            board_byte_s: 1.0 / 32e9,
         };
         prices.rounded()
     }

@@ -60,6 +60,8 @@ pub struct Board {
     pair: Option<Pair>,
     /// Whether the turn under way uses these.
     swaps: bool,
+    /// The last turn that used them, until the other rank is known to have published it.
+    swapped: Option<u64>,
     _segments: Vec<SharedSegment>,
 }
 
@@ -93,8 +95,8 @@ impl Board {
         let size = theirs.len();
         let seen = theirs.iter().map(|board| if board.is_some() { 0 } else { u64::MAX }).collect();
         let (taken, scratch, extents) = (vec![0; size].into(), Vec::new(), Extents::new(mine.hall_bytes));
-        let (pair, swaps) = (None, false);
-        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, pair, swaps, _segments: segments }
+        let (pair, swaps, swapped) = (None, false, None);
+        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, pair, swaps, swapped, _segments: segments }
     }
 
     /// The turn that is next or under way.
@@ -104,11 +106,11 @@ impl Board {
         self.turn
     }
 
-    /// Begins a turn, again and again until it is published. In one that swaps, both of two ranks publish and read, each
-    /// a message of `bytes`: all ranks say the same.
+    /// Begins a turn, again and again until it is published: whether the messages of two ranks are in the cells that they
+    /// hand to and fro. Both say the same. Then neither gets more than one turn ahead of the other.
     #[inline]
-    pub fn begin(&mut self, swaps: bool, bytes: usize) {
-        self.swaps = swaps && bytes <= pair::LONGEST_BYTES && self.pair.is_some();
+    pub fn begin(&mut self, swaps: bool) {
+        self.swaps = swaps && self.pair.is_some();
     }
 
     /// The cells, in a turn that swaps.
@@ -120,8 +122,9 @@ impl Board {
     /// A rank that may still read what publishing a message of `bytes` would overwrite.
     #[inline]
     pub fn crowded_by(&mut self, bytes: usize) -> Option<usize> {
+        self.look_at_swapped();
         if self.swaps {
-            return None;
+            return self.swapped.map(|_| self.other());
         }
         let needed = (self.turn + 2).saturating_sub(self.mine.slots);
         if let Some(rank) = self.behind(needed) {
@@ -135,6 +138,23 @@ impl Board {
             self.extents.release_below(oldest + 1);
         }
         None
+    }
+
+    /// Of two ranks, the one that isn't this.
+    fn other(&self) -> usize {
+        usize::from(self.theirs[0].is_none())
+    }
+
+    /// Looks whether the other rank has published the last turn that swapped.
+    #[inline]
+    fn look_at_swapped(&mut self) {
+        if let Some(turn) = self.swapped
+            && self.pair.as_ref().is_some_and(Pair::has_the_last)
+        {
+            let seen = &mut self.seen[usize::from(self.theirs[0].is_none())];
+            *seen = (*seen).max(turn + 1);
+            self.swapped = None;
+        }
     }
 
     /// A rank that has not published so many turns.
@@ -280,6 +300,7 @@ impl Board {
     pub fn finish(&mut self) {
         if let Some(pair) = self.swapping() {
             pair.finish();
+            self.swapped = Some(self.turn);
         }
         self.taken.fill(0);
         self.swaps = false;

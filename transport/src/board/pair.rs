@@ -12,7 +12,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub(super) const INLINE_BYTES: usize = 24;
 const HEADING_BYTES: usize = 24;
 /// The longest message.
-pub(super) const LONGEST_BYTES: usize = 512 << 10;
+pub(super) const LONGEST_BYTES: usize = super::MESSAGE_BYTES;
 
 /// How far a cell's line and its payload are from the start of all cells. Lines are apart by more than a processor fetches
 /// together.
@@ -98,7 +98,13 @@ impl Pair {
         unsafe { &*self.memory.lines[cell] }
     }
 
-    /// Writes this exchange's message, once.
+    /// Whether the other rank has published in the last exchange: not before may this rank publish in the present one.
+    #[inline]
+    pub(super) fn has_the_last(&self) -> bool {
+        self.line(self.mine()).sequence.load(Ordering::Acquire) == self.exchange
+    }
+
+    /// Writes this exchange's message, once, when it [has the last](Pair::has_the_last).
     ///
     /// # Panics
     ///

@@ -332,7 +332,7 @@ pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
             let (first, second) = QueueControl::pair(bells[lower].clone(), bells[upper].clone());
             for (me, peer, control) in [(lower, upper, first), (upper, lower, second)] {
                 let ring =
-                    RingLink::new((segments[me].clone(), me), (segments[peer].clone(), peer), bells[peer].clone());
+                    RingLink::new((segments[me].clone(), me), (segments[peer].clone(), peer), bells[peer].clone())?;
                 links[me][peer] = Some(Link::new(Kind::Inproc(ring), Control::Queue(control)));
             }
         }

@@ -1,7 +1,8 @@
 //! A rank's segment: the memory it writes and its neighbours on the host read.
 //!
-//! A segment holds a header, one credit line and one ring for each neighbour, and a board for all. Only its owner writes
-//! these; neighbours map them read-only. Where there are two neighbours, cells follow that both write.
+//! A segment holds a header, one credit line and one ring for each neighbour, and a board for all. Neighbours map it
+//! read-only, but for what concerns nobody but the owner and one of them: the ring to it, and, where there are two, the cells
+//! that follow.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -51,6 +52,10 @@ impl Geometry {
         (lines + self.payload_bytes as usize).next_multiple_of(4096)
     }
 
+    fn ring_offset(&self, place: usize) -> usize {
+        HEADER_BYTES + self.credits_bytes() + place * self.ring_bytes()
+    }
+
     fn credits_bytes(&self) -> usize {
         (self.neighbours as usize * size_of::<CreditLine>()).next_multiple_of(4096)
     }
@@ -69,7 +74,7 @@ impl Geometry {
     }
 
     fn board_offset(&self) -> usize {
-        HEADER_BYTES + self.credits_bytes() + self.neighbours as usize * self.ring_bytes()
+        self.ring_offset(self.neighbours as usize)
     }
 
     /// Whether a neighbour's claim is one that this code could have made.
@@ -159,11 +164,32 @@ impl Segment {
     /// The ring from this segment's owner to the neighbour at `place`, whose own segment is `neighbour`, in which the
     /// owner has place `owner_place`.
     pub(crate) fn ring_to(&self, place: usize, neighbour: &Segment, owner_place: usize) -> RingMemory {
-        assert!(place < self.geometry.neighbours as usize && owner_place < neighbour.geometry.neighbours as usize);
+        assert!(place < self.geometry.neighbours as usize);
+        // SAFETY: `place` is within the segment, whose length follows from its geometry.
+        self.ring_at(unsafe { self.region.start().add(self.geometry.ring_offset(place)) }, neighbour, owner_place)
+    }
+
+    /// The same ring as that neighbour, its receiver, sees it: it may write there, too, in a mapping of its own where the
+    /// segment's can only be read.
+    pub(crate) fn ring_from(
+        &self,
+        place: usize,
+        neighbour: &Segment,
+        owner_place: usize,
+    ) -> std::io::Result<(RingMemory, Option<Stretch>)> {
+        if self.region.is_writable() {
+            return Ok((self.ring_to(place, neighbour, owner_place), None));
+        }
+        assert!(place < self.geometry.neighbours as usize);
+        let stretch = self.region.stretch(self.geometry.ring_offset(place), self.geometry.ring_bytes())?;
+        Ok((self.ring_at(stretch.start(), neighbour, owner_place), Some(stretch)))
+    }
+
+    fn ring_at(&self, ring: *mut u8, neighbour: &Segment, owner_place: usize) -> RingMemory {
+        assert!(owner_place < neighbour.geometry.neighbours as usize);
         let g = &self.geometry;
-        // SAFETY: `place` and `owner_place` are within the segments, whose lengths follow from their geometries.
+        // SAFETY: a ring is `ring_bytes` long, and `owner_place` is within the neighbour's segment.
         unsafe {
-            let ring = self.region.start().add(HEADER_BYTES + g.credits_bytes() + place * g.ring_bytes());
             let credit = neighbour.region.start().add(HEADER_BYTES + owner_place * size_of::<CreditLine>());
             RingMemory {
                 lines: ring.cast(),

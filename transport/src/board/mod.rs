@@ -228,7 +228,7 @@ impl Board {
     pub fn take(&mut self, rank: usize, bytes: usize, range: &Range<usize>, target: &mut [u8]) -> bool {
         let board = self.theirs[rank].as_ref().expect("of another rank");
         let taken = &mut self.taken[rank];
-        if let Some(pair) = self.pair.as_ref().filter(|_| self.swaps) {
+        if let Some(pair) = self.pair.as_mut().filter(|_| self.swaps) {
             let there = pair.arrived(bytes).clamp(range.start, range.end) - range.start;
             // SAFETY: they have arrived, and this turn is not finished meanwhile.
             let part = unsafe { pair.part(bytes, range.start + *taken..range.start + there.max(*taken)) };
@@ -251,7 +251,7 @@ impl Board {
     #[inline]
     pub fn has(&mut self, rank: usize, bytes: usize, range: &Range<usize>) -> usize {
         let board = self.theirs[rank].as_ref().expect("of another rank");
-        if let Some(pair) = self.pair.as_ref().filter(|_| self.swaps) {
+        if let Some(pair) = self.pair.as_mut().filter(|_| self.swaps) {
             self.taken[rank] = pair.arrived(bytes).clamp(range.start, range.end) - range.start;
             return self.taken[rank];
         }

@@ -2,6 +2,7 @@
 //! preemptions.
 
 use super::line::{FIRST_BYTES, LINE_BYTES};
+use super::pair::{CellLine, Pair, PairMemory};
 use super::{Board, BoardLine, BoardMemory, Heading};
 use crate::link::Stamp;
 use loom::sync::Arc;
@@ -91,4 +92,80 @@ fn a_writer_waits_for_its_reader() {
         (0..3).for_each(|turn| exchange(&mut board, 0, turn, true, false));
         reader.join().unwrap();
     });
+}
+
+struct Cells([CellLine; 2]);
+
+// SAFETY: the protocol orders all accesses; that is what the model checks.
+unsafe impl Send for Cells {}
+// SAFETY: as above.
+unsafe impl Sync for Cells {}
+
+fn with_cells(board: Board, cells: &Cells, me: usize) -> Board {
+    let lines = [&raw const cells.0[0], &raw const cells.0[1]];
+    let memory = PairMemory { lines, payloads: [std::ptr::null_mut(); 2], payload_bytes: 0 };
+    Board { pair: Some(Pair::new(memory, me)), ..board }
+}
+
+/// One turn over the cells, in which this rank needs the other's message or not.
+fn swap(board: &mut Board, me: usize, turn: u8, reads: bool) {
+    const BYTES: usize = 8;
+    let peer = 1 - me;
+    loop {
+        board.begin(true);
+        if board.crowded_by(BYTES).is_none() {
+            break;
+        }
+        loom::thread::yield_now();
+    }
+    board.publish(heading(turn), &[turn * 2 + me as u8; BYTES]);
+    if reads {
+        let mut got = [0; BYTES];
+        while board.heading(peer).is_none() || !board.take(peer, BYTES, &(0..BYTES), &mut got) {
+            loom::thread::yield_now();
+        }
+        assert_eq!(got, [turn * 2 + peer as u8; BYTES]);
+        assert_eq!(board.heading(peer), Some(heading(turn)));
+    }
+    board.finish();
+}
+
+/// Three turns, in which rank 1 always reads and rank 0 sometimes, and the second of which may be over the slots.
+fn cells_go_to_and_fro(reads: [bool; 3], second_swaps: bool) {
+    explore(move || {
+        let both = [lines(), lines()];
+        let cells = Arc::new(Cells([CellLine::new(), CellLine::new()]));
+        let (theirs, shared) = (both.clone(), cells.clone());
+        let turn = move |board: &mut Board, me: usize, turn: u8| {
+            let reads = me == 1 || reads[usize::from(turn)];
+            if turn == 1 && !second_swaps {
+                board.begin(false);
+                exchange(board, me, turn, true, reads);
+            } else {
+                swap(board, me, turn, reads);
+            }
+        };
+        let other = loom::thread::spawn(move || {
+            let mut board = with_cells(board(&theirs[1], &theirs[0], 1), &shared, 1);
+            (0..3).for_each(|number| turn(&mut board, 1, number));
+        });
+        let mut board = with_cells(board(&both[0], &both[1], 0), &cells, 0);
+        (0..3).for_each(|number| turn(&mut board, 0, number));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_read_is_written_next() {
+    cells_go_to_and_fro([true; 3], true);
+}
+
+#[test]
+fn a_rank_that_needs_nothing_waits_for_its_cell() {
+    cells_go_to_and_fro([false; 3], true);
+}
+
+#[test]
+fn turns_over_slots_may_lie_between() {
+    cells_go_to_and_fro([false, true, false], false);
 }

@@ -73,12 +73,15 @@ pub(super) struct Pair {
     me: usize,
     /// How many exchanges have ended.
     exchange: u64,
+    /// Bytes of this exchange's payloads that were written, and that were looked for.
+    wrote: usize,
+    looked: usize,
 }
 
 impl Pair {
     pub(super) fn new(memory: PairMemory, me: usize) -> Pair {
         assert!(me < 2);
-        Pair { memory, me, exchange: 0 }
+        Pair { memory, me, exchange: 0, wrote: 0, looked: 0 }
     }
 
     /// The cell that this rank has in this exchange.
@@ -112,6 +115,7 @@ impl Pair {
     #[inline]
     pub(super) fn publish(&mut self, heading: Heading, message: &[u8]) {
         let (cell, sequence) = (self.mine(), self.exchange + 1);
+        self.wrote = message.len();
         let line = self.line(cell);
         let inline = message.len() <= INLINE_BYTES;
         let [high, low] = heading.stamp.0;
@@ -159,7 +163,8 @@ impl Pair {
 
     /// How many of the other's `bytes` are there.
     #[inline]
-    pub(super) fn arrived(&self, bytes: usize) -> usize {
+    pub(super) fn arrived(&mut self, bytes: usize) -> usize {
+        self.looked = bytes;
         let line = self.line(self.theirs());
         if line.sequence.load(Ordering::Acquire) != self.exchange + 1 {
             0
@@ -191,8 +196,19 @@ impl Pair {
     }
 
     /// Ends the exchange: the cell that was read is this rank's.
+    ///
+    /// Lines that it won't write in the next one, as far as can be told, it touches: see the ring's README, "lines on the way
+    /// back".
     #[inline]
     pub(super) fn finish(&mut self) {
+        let (wrote, looked) = (std::mem::take(&mut self.wrote), std::mem::take(&mut self.looked));
+        if looked > wrote && looked > INLINE_BYTES {
+            let payload = self.memory.payloads[self.theirs()];
+            for at in (0..looked.min(self.memory.payload_bytes)).step_by(64) {
+                // SAFETY: within the payload of the cell, whose message nobody reads any more.
+                unsafe { payload.add(at).write_volatile(0) };
+            }
+        }
         self.exchange += 1;
     }
 }

@@ -122,7 +122,7 @@ impl<'a> Pairing<'a> {
             false => self.calls.await_call(peer, Purpose::Control)?,
         };
         let kind = match self.try_memory(peer, &call)? {
-            Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)),
+            Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)?),
             None => Kind::Tcp(Box::new(self.open_streams(peer)?)),
         };
         let control = SocketControl::new(call.socket, call.local).map_err(system("setting up a control path"))?;
@@ -133,16 +133,17 @@ impl<'a> Pairing<'a> {
     fn meet_thread(&self, peer: usize, inbox: &Inbox) -> Result<Link, MeshError> {
         let (offer, control) = self.take_offer(peer, inbox)?;
         let neighbour = Neighbour { segment: offer.segment, bell: offer.bell };
-        Ok(Link::new(Kind::Inproc(self.ring(peer, neighbour)), Control::Queue(control)))
+        Ok(Link::new(Kind::Inproc(self.ring(peer, neighbour)?), Control::Queue(control)))
     }
 
     fn segment(&self) -> &SharedSegment {
         self.segment.as_ref().expect("a house of two has segments")
     }
 
-    fn ring(&self, peer: usize, theirs: Neighbour) -> RingLink {
+    fn ring(&self, peer: usize, theirs: Neighbour) -> Result<RingLink, MeshError> {
         let mine = (self.segment().clone(), self.place(self.calls.me));
-        RingLink::new(mine, (theirs.segment, self.place(peer)), theirs.bell)
+        let ring = RingLink::new(mine, (theirs.segment, self.place(peer)), theirs.bell);
+        ring.map_err(system("mapping a neighbour's ring"))
     }
 
     fn leave_offer(&self, peer: usize) -> Inbox {

@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use super::{RingReceiver, RingSender};
 use crate::doorbell::Doorbell;
 use crate::link::{Channel, Head, LinkError, Stamp};
+use crate::memory::Stretch;
 use crate::segment::SharedSegment;
 
 /// Two rings between this rank and a neighbour, and the neighbour's doorbell.
@@ -16,22 +17,28 @@ pub(crate) struct RingLink {
     /// Something was published or consumed since the last look at the peer's sleeping flag.
     touched: bool,
     _mine: SharedSegment,
+    /// The neighbour's ring to this rank, mapped for writing.
+    _arriving: Option<Stretch>,
 }
 
 impl RingLink {
     /// Joins the owner of `mine`, who has place `my_place` among the neighbours, and the owner of `theirs`.
     ///
     /// Each pair of places may be joined once only.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no memory for a mapping.
     pub(crate) fn new(
         (mine, my_place): (SharedSegment, usize),
         (theirs, their_place): (SharedSegment, usize),
         bell: Doorbell,
-    ) -> RingLink {
-        let (outgoing, incoming) =
-            (mine.ring_to(their_place, &theirs, my_place), theirs.ring_to(my_place, &mine, their_place));
+    ) -> std::io::Result<RingLink> {
+        let outgoing = mine.ring_to(their_place, &theirs, my_place);
+        let (incoming, stretch) = theirs.ring_from(my_place, &mine, their_place)?;
         // SAFETY: the segments are held by the link, zeroed when made, and this pair of places is joined once only.
         let (leaving, arriving) = unsafe { (RingSender::new(outgoing), RingReceiver::new(incoming)) };
-        RingLink { leaving, arriving, theirs, bell, touched: false, _mine: mine }
+        Ok(RingLink { leaving, arriving, theirs, bell, touched: false, _mine: mine, _arriving: stretch })
     }
 
     #[inline]

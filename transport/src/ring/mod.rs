@@ -1,5 +1,6 @@
 //! A single-producer, single-consumer ring of frames over memory that two ranks see. `README.md` has the reasoning.
 
+mod asking;
 mod link;
 #[cfg(all(test, loom))]
 mod model;
@@ -15,6 +16,10 @@ use crate::sync::atomic::AtomicU64;
 
 /// Payload bytes that fit beside the control words, in the same cache line.
 pub(crate) const INLINE_BYTES: usize = 24;
+/// A cache line.
+const LINE_BYTES: usize = 64;
+/// In a frame's length: the receiver is asked to touch the payload's lines when it has read them.
+const TOUCH: u32 = 1 << 31;
 
 /// A slot's control line, written by the sender alone.
 #[repr(C, align(64))]

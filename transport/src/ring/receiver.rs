@@ -1,10 +1,10 @@
 //! The receiving end of a ring.
 
-use super::{FrameLine, INLINE_BYTES, RingMemory};
+use super::{FrameLine, INLINE_BYTES, LINE_BYTES, RingMemory, TOUCH};
 use crate::link::{Channel, Head, LinkError, Stamp};
 use crate::sync::atomic::Ordering;
 
-/// Reads frames where the sender wrote them; writes how far it has come.
+/// Reads frames where the sender wrote them; writes how far it has come, and into lines that it has read.
 pub(crate) struct RingReceiver {
     memory: RingMemory,
     next: u64,
@@ -37,7 +37,7 @@ impl RingReceiver {
         // SAFETY: the slot is filled and stays so until `advance` gives it back: nobody writes it meanwhile.
         let (frame, inline) =
             unsafe { line.frame.with(|frame: *const FrameLine| (*frame, (&raw const (*frame).inline).cast::<u8>())) };
-        let (bytes, place) = (frame.bytes as usize, frame.place as usize);
+        let (bytes, place) = ((frame.bytes & !TOUCH) as usize, frame.place as usize);
         let fits = bytes <= INLINE_BYTES || place + bytes <= self.memory.payload_bytes;
         if bytes > self.memory.frame_bytes || bytes < self.read || !fits {
             let most = self.memory.frame_bytes;
@@ -69,11 +69,33 @@ impl RingReceiver {
             return false;
         }
         self.read = 0;
+        self.touch();
         self.next += 1;
         // SAFETY: the credit line is valid (`new`), and only this receiver stores to it.
         let credit = unsafe { &*self.memory.credit };
         // README, "consume before reuse".
         credit.consumed.store(self.next, Ordering::Release);
         true
+    }
+
+    /// Writes into every line of the head frame's payload, which nobody reads any more, if the sender asks for it: README,
+    /// "lines on the way back".
+    #[inline]
+    fn touch(&self) {
+        // SAFETY: as in `head`; the frame is this receiver's until `consumed` says otherwise.
+        let line = unsafe { &*self.memory.lines.add(self.memory.slot(self.next)) };
+        // SAFETY: as above.
+        let (bytes, place) = line.frame.with(|frame| unsafe { ((*frame).bytes, (*frame).place as usize) });
+        if bytes & TOUCH != 0 {
+            self.touch_payload(place, (bytes & !TOUCH) as usize);
+        }
+    }
+
+    fn touch_payload(&self, place: usize, bytes: usize) {
+        let end = (place + bytes).min(self.memory.payload_bytes);
+        for at in (place..end).step_by(LINE_BYTES) {
+            // SAFETY: within the payload, of which this part is the receiver's.
+            unsafe { self.memory.payload.add(at).write_volatile(0) };
+        }
     }
 }

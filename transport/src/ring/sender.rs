@@ -1,6 +1,7 @@
 //! The sending end of a ring.
 
-use super::{FrameLine, INLINE_BYTES, RingMemory};
+use super::asking::Asking;
+use super::{FrameLine, INLINE_BYTES, RingMemory, TOUCH};
 use crate::extents::Extents;
 use crate::link::{Channel, Stamp};
 use crate::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ pub(crate) struct RingSender {
     consumed: u64,
     /// Where the payloads of frames lie that the receiver may still read.
     extents: Extents,
+    asking: Asking,
 }
 
 // SAFETY: the pointers are to memory kept mapped by the owner, and only this value writes the sender's side of it.
@@ -24,7 +26,13 @@ impl RingSender {
     /// The memory is valid and zeroed, stays mapped while the sender lives, and no other sender writes it.
     pub(crate) unsafe fn new(memory: RingMemory) -> RingSender {
         assert!(memory.slots.is_power_of_two() && memory.frame_bytes <= memory.payload_bytes.max(INLINE_BYTES));
-        RingSender { memory, next: 0, consumed: 0, extents: Extents::new(memory.payload_bytes) }
+        RingSender {
+            memory,
+            next: 0,
+            consumed: 0,
+            extents: Extents::new(memory.payload_bytes),
+            asking: Asking::default(),
+        }
     }
 
     /// Puts one frame with the front of `message` into the ring and says how many bytes it took; `None` when there is no
@@ -33,6 +41,8 @@ impl RingSender {
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
         let bytes = message.len().min(self.memory.frame_bytes);
         let place = self.room_for(bytes)?;
+        let start = self.asking.start(bytes);
+        let touch = if bytes > INLINE_BYTES && self.asking.next() { TOUCH } else { 0 };
         // SAFETY: the slot is one of `slots`, so the line lies in the ring, and the place is within the payload (`new`).
         // Both are free (README, "consume before reuse"), so the receiver doesn't read them, and no one else writes them.
         unsafe {
@@ -40,7 +50,7 @@ impl RingSender {
             line.frame.with_mut(|frame: *mut FrameLine| {
                 (*frame).channel = channel.0;
                 (*frame).stamp = stamp.0;
-                (*frame).bytes = bytes as u32;
+                (*frame).bytes = bytes as u32 | touch;
                 (*frame).place = place as u32;
                 let target = if bytes <= INLINE_BYTES {
                     (&raw mut (*frame).inline).cast::<u8>()
@@ -52,6 +62,7 @@ impl RingSender {
             // README, "publish before read".
             line.published.store(self.next + 1, Ordering::Release);
         }
+        self.asking.end(start, bytes);
         if bytes > INLINE_BYTES {
             self.extents.take(self.next, &(place..place + bytes));
         }

@@ -258,6 +258,7 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/request/check.rs",
             "transport/src/board/line.rs",
             "transport/src/board/mod.rs",
+            "transport/src/board/pair.rs",
             "transport/src/memory.rs",
             "transport/src/ring/receiver.rs",
             "transport/src/ring/sender.rs",

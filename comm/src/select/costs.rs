@@ -172,7 +172,7 @@ mod tests {
         ] {
             assert_eq!(chosen(LinkKind::Shm, collective, bytes), "direct", "{collective} of {bytes}");
         }
-        assert_eq!(chosen(LinkKind::Shm, Collective::Broadcast, 512 << 10), "ring");
+        assert_eq!(chosen(LinkKind::Shm, Collective::Broadcast, 2 << 20), "ring");
         assert_ne!(chosen(LinkKind::Tcp, Collective::Barrier, 0), "direct");
     }
 

@@ -4,7 +4,7 @@
 //! costs some percent. Which of the two it is changes while ranks run, for instance when a virtual machine's processors move.
 //! So the sender takes the time of a payload now and then.
 
-use std::time::Instant;
+use crate::clock::{Clock, Time};
 
 /// Payloads from this length on say how slow lines are to write.
 const TIMED_BYTES: usize = 4 << 10;
@@ -37,20 +37,20 @@ impl Asking {
 
     /// The time at which the writing of a payload begins, if it is to be timed.
     #[inline]
-    pub(super) fn start(&mut self, bytes: usize) -> Option<Instant> {
+    pub(super) fn start(&mut self, bytes: usize) -> Option<Time> {
         if bytes < TIMED_BYTES || self.left > 0 {
             return None;
         }
         self.payloads = self.payloads.wrapping_add(1);
         // Once there is a doubt, every one.
-        (self.slow > 0 || self.payloads.is_multiple_of(TIMED_EVERY)).then(Instant::now)
+        (self.slow > 0 || self.payloads.is_multiple_of(TIMED_EVERY)).then(|| Clock::Real.now())
     }
 
     /// A payload that began at `start` has been written.
     #[inline]
-    pub(super) fn end(&mut self, start: Option<Instant>, bytes: usize) {
+    pub(super) fn end(&mut self, start: Option<Time>, bytes: usize) {
         if let Some(start) = start {
-            self.note(start.elapsed().as_nanos(), bytes);
+            self.note(Clock::Real.now().since(start).as_nanos(), bytes);
         }
     }
 

@@ -244,6 +244,7 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/communicator/quick.rs",
             "comm/src/engine/exchange.rs",
             "comm/src/engine/memory.rs",
+            "comm/src/engine/message.rs",
             "comm/src/engine/operation.rs",
             "comm/src/engine/pieces.rs",
             "comm/src/engine/walk.rs",

@@ -138,21 +138,19 @@ impl Communicator {
         Ok(prepared)
     }
 
-    /// Runs a message the short way, if nothing else is under way; otherwise gives it back.
-    pub(super) fn run_message(&self, prepared: Prepared) -> std::result::Result<Result<()>, Prepared> {
-        let Naming::Pair { to, from } = prepared.naming else { return Err(prepared) };
+    /// Runs a message the short way, if nothing else is under way; otherwise leaves it.
+    pub(super) fn run_message(&self, prepared: &mut Option<Prepared>) -> Option<Result<()>> {
+        let Naming::Pair { to, from } = prepared.as_ref()?.naming else { return None };
         if to == self.inner.rank || from == self.inner.rank {
-            return Err(prepared);
+            return None;
         }
-        let mut waiting = Some(prepared);
-        let ended = self.inner.engine.run_message(|| {
-            let Prepared { plan, sound, naming, stamps, own_input } = waiting.take().expect("called once");
+        self.inner.engine.run_message(|| {
+            let Prepared { plan, sound, naming, stamps, own_input } = prepared.take().expect("looked at above");
             let (channels, sequence) = self.next_message(plan.collective, (to, from));
             // SAFETY: as in `activate`, by the borrow of whoever waits.
             let memory = unsafe { Memory::new(sound.input, sound.output, 0, own_input) };
             Message { plan, memory, stamps, channels, naming, sequence, timeout: self.timeout() }
-        });
-        ended.ok_or_else(|| waiting.expect("not begun"))
+        })
     }
 
     /// The numbers of the next message between this rank and others.

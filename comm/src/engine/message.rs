@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::operation::Operation;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
+use super::wait::rest_after;
 use crate::collective::Collective;
 use crate::error::{CallName, Result};
 use crate::schedule::Buffer;
@@ -51,7 +52,7 @@ impl Core {
                 break;
             }
             if look < self.policy.spins {
-                std::hint::spin_loop();
+                rest_after(look);
             } else if attention.is_raised() {
                 break;
             } else {

@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::operation::Operation;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
+use super::wait::rest_after;
 use crate::error::{CallName, Result};
 
 /// A call over the boards, ready to run.
@@ -47,7 +48,7 @@ impl Core {
                 break;
             }
             if look < self.policy.spins {
-                std::hint::spin_loop();
+                rest_after(look);
             } else if attention.is_raised() {
                 break;
             } else {

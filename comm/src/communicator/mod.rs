@@ -267,12 +267,8 @@ impl Communicator {
         if let Some(ended) = self.run_quick(&mut request) {
             return ended;
         }
-        let mut prepared = Some(self.prepare_and_keep(request)?);
-        if let Some(ended) = self.run_message(&mut prepared) {
-            return ended;
-        }
-        let call = prepared.expect("a call that the short way has left");
-        self.inner.engine.run([self.activate(call, None)])
+        let prepared = self.prepare_and_keep(request)?;
+        self.inner.engine.run([self.activate(prepared, None)])
     }
 
     /// Which algorithm a call would run, and why. `bytes` is the whole message: the vector, or all ranks' blocks together.

@@ -9,8 +9,7 @@ use super::Communicator;
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::{
-    Active, Beside, Channels, Exchange, Fingerprint, Memory, Message, Naming, Operation, Plan, SharedPlan, Slicing,
-    Stamps, Turn,
+    Active, Beside, Channels, Exchange, Fingerprint, Memory, Naming, Operation, Plan, SharedPlan, Slicing, Stamps, Turn,
 };
 use crate::error::{CallName, Result};
 use crate::reduce::{Kernel, ReduceOp};
@@ -138,23 +137,9 @@ impl Communicator {
         Ok(prepared)
     }
 
-    /// Runs a message the short way, if nothing else is under way; otherwise leaves it.
-    pub(super) fn run_message(&self, prepared: &mut Option<Prepared>) -> Option<Result<()>> {
-        let Naming::Pair { to, from } = prepared.as_ref()?.naming else { return None };
-        if to == self.inner.rank || from == self.inner.rank {
-            return None;
-        }
-        self.inner.engine.run_message(|| {
-            let Prepared { plan, sound, naming, stamps, own_input } = prepared.take().expect("looked at above");
-            let (channels, sequence) = self.next_message(plan.collective, (to, from));
-            // SAFETY: as in `activate`, by the borrow of whoever waits.
-            let memory = unsafe { Memory::new(sound.input, sound.output, 0, own_input) };
-            Message { plan, memory, stamps, channels, naming, sequence, timeout: self.timeout() }
-        })
-    }
-
     /// The numbers of the next message between this rank and others.
-    fn next_message(&self, collective: Collective, (to, from): (usize, usize)) -> (Channels, u64) {
+    #[inline]
+    pub(super) fn next_message(&self, collective: Collective, (to, from): (usize, usize)) -> (Channels, u64) {
         let next = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) + 1;
         let sending = if collective == Collective::Recv { 0 } else { next(&self.inner.sent[to]) };
         let receiving = if collective == Collective::Send { 0 } else { next(&self.inner.received[from]) };
@@ -196,6 +181,15 @@ impl Communicator {
 }
 
 impl Prepared {
+    /// Whether messages like this one may run the short way.
+    pub(super) fn is_quick_message(&self, me: usize) -> bool {
+        matches!(self.naming, Naming::Pair { to, from } if to != me && from != me)
+    }
+
+    pub(super) fn naming(&self) -> Naming {
+        self.naming
+    }
+
     /// Whether calls like this one may run over the boards with their buffers as they are.
     pub(super) fn is_quick(&self) -> bool {
         let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));

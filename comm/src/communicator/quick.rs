@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::Communicator;
 use super::prepare::Prepared;
 use crate::collective::Collective;
-use crate::engine::{Memory, Quick, SharedPlan, Stamps, Turn};
+use crate::engine::{Memory, Message, Naming, Quick, SharedPlan, Stamps, Turn};
 use crate::error::Result;
 use crate::reduce::{DataType, ReduceOp};
 use crate::request::{Buffers, Counts, Request};
@@ -17,6 +17,7 @@ struct Outline {
     data_type: DataType,
     op: ReduceOp,
     root: usize,
+    source: usize,
     count: usize,
     in_place: bool,
     uneven: bool,
@@ -48,6 +49,7 @@ pub(super) struct Ready {
     /// Whether the call asked for the plan's row, rather than for none.
     wished: bool,
     plan: SharedPlan,
+    naming: Naming,
     stamps: Stamps,
     /// Where input and output begin in their buffers, and their lengths.
     input: (usize, usize),
@@ -86,19 +88,15 @@ impl Readies {
 }
 
 impl Outline {
-    /// `None` for calls that never take the short way.
     #[inline]
-    fn of(request: &Request<'_>) -> Option<Outline> {
-        if request.collective.is_message() {
-            return None;
-        }
+    fn of(request: &Request<'_>) -> Outline {
         let uneven = request.counts.is_some();
         let (in_place, input, output) = match &request.buffers {
             Buffers::Separate { input, output } => (false, input.len(), output.len()),
             Buffers::InPlace(buffer) => (true, buffer.len(), buffer.len()),
         };
-        let Request { collective, data_type, op, root, count, .. } = *request;
-        Some(Outline { collective, data_type, op, root, count, in_place, uneven, input, output })
+        let Request { collective, data_type, op, root, source, count, .. } = *request;
+        Outline { collective, data_type, op, root, source, count, in_place, uneven, input, output }
     }
 }
 
@@ -122,15 +120,20 @@ impl Communicator {
     /// Runs a call the short way, if one like it has been made before and nothing else is under way.
     #[inline]
     pub(super) fn run_quick(&self, request: &mut Request<'_>) -> Option<Result<()>> {
-        let outline = Outline::of(request)?;
+        let outline = Outline::of(request);
         let mut readies = self.inner.readies.all()?;
         let place = self.place_of(&readies, &outline, request)?;
         if place > 0 {
             readies[..=place].rotate_right(1);
         }
         let buffers = addresses(&mut request.buffers)?;
-        // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
-        self.inner.engine.run_quick(|| unsafe { self.quick(&readies[0], buffers) })
+        let (engine, ready) = (&self.inner.engine, &readies[0]);
+        match ready.naming {
+            // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
+            Naming::Whole => engine.run_quick(|| unsafe { self.quick(ready, buffers) }),
+            // SAFETY: the same.
+            Naming::Pair { to, from } => engine.run_message(|| unsafe { self.message(ready, (to, from), buffers) }),
+        }
     }
 
     /// As [`Communicator::run_quick`], several calls one after the other, if all of them may.
@@ -138,12 +141,15 @@ impl Communicator {
         let readies = self.inner.readies.all()?;
         let mut calls: Vec<(&Ready, _)> = Vec::with_capacity(requests.len());
         for request in requests {
-            let outline = Outline::of(request)?;
+            let outline = Outline::of(request);
             let last = calls.last().map(|(ready, _)| *ready);
             let ready = match last.filter(|ready| !outline.uneven && ready.outline == outline) {
                 Some(ready) => ready,
                 None => &readies[self.place_of(&readies, &outline, request)?],
             };
+            if ready.outline.collective.is_message() {
+                return None;
+            }
             calls.push((ready, addresses(&mut request.buffers)?));
         }
         // SAFETY: as in `run_quick`, for each.
@@ -174,6 +180,26 @@ impl Communicator {
         let (from, to) = (ready.input, ready.output);
         // SAFETY: a call of the same outline was found sound with these ranges of its buffers (and the caller).
         unsafe { self.numbered(&ready.plan, &ready.stamps, ((input.add(from.0), from.1), (output.add(to.0), to.1))) }
+    }
+
+    /// As [`Communicator::quick`], of a message.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[inline]
+    unsafe fn message<'a>(
+        &self,
+        ready: &'a Ready,
+        (to, from): (usize, usize),
+        (input, output): (*const u8, *mut u8),
+    ) -> Message<'a> {
+        let Ready { plan, naming, stamps, input: leaving, output: arriving, .. } = ready;
+        let (channels, sequence) = self.next_message(plan.collective, (to, from));
+        // SAFETY: as in `quick`.
+        let memory =
+            unsafe { Memory::new((input.add(leaving.0), leaving.1), (output.add(arriving.0), arriving.1), 0, None) };
+        Message { plan, memory, stamps, channels, naming: *naming, sequence, timeout: self.timeout() }
     }
 
     /// As [`Communicator::run_all_quick`], of calls that have been prepared.
@@ -216,20 +242,17 @@ impl Communicator {
     }
 
     /// Keeps what is known of a prepared call for others like it, if they may take the short way.
-    fn keep_ready(
-        &self,
-        outline: Option<Outline>,
-        counts: Option<OwnCounts>,
-        buffers: (usize, usize),
-        prepared: &Prepared,
-    ) {
-        let Some(outline) = outline.filter(|_| prepared.is_quick()) else { return };
+    fn keep_ready(&self, outline: Outline, counts: Option<OwnCounts>, buffers: (usize, usize), prepared: &Prepared) {
+        if !prepared.is_quick() && !prepared.is_quick_message(self.inner.rank) {
+            return;
+        }
         let (input, output) = prepared.places();
         self.inner.readies.keep(Ready {
             outline,
             counts,
             wished: self.options.algorithm.is_some(),
             plan: prepared.plan().clone(),
+            naming: prepared.naming(),
             stamps: prepared.stamps().clone(),
             input: (input.0.addr() - buffers.0, input.1),
             output: (output.0.addr() - buffers.1, output.1),

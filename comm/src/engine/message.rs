@@ -17,10 +17,10 @@ use crate::error::{CallName, Result};
 use crate::schedule::Buffer;
 
 /// A message to one rank, or from one, or both, ready to run. None of them is this rank.
-pub(crate) struct Message {
-    pub(crate) plan: SharedPlan,
+pub(crate) struct Message<'a> {
+    pub(crate) plan: &'a SharedPlan,
     pub(crate) memory: Memory,
-    pub(crate) stamps: Stamps,
+    pub(crate) stamps: &'a Stamps,
     pub(crate) channels: Channels,
     pub(crate) naming: Naming,
     pub(crate) sequence: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Message {
 impl Core {
     /// Runs a message while nothing else is under way.
     #[inline]
-    pub(crate) fn run_message(&mut self, attention: &Attention, message: Message) -> Result<()> {
+    pub(crate) fn run_message(&mut self, attention: &Attention, message: Message<'_>) -> Result<()> {
         let collective = message.plan.collective;
         let sends = collective != Collective::Recv;
         let (mut sent, mut received) = (if sends { Some(0) } else { None }, collective == Collective::Send);
@@ -65,7 +65,7 @@ impl Core {
     /// Sends what the link takes at once: `None` if that is all, otherwise how many bytes. What is wrong with the link, the
     /// long way finds, too.
     #[inline]
-    fn send_whole(&mut self, message: &Message) -> Option<usize> {
+    fn send_whole(&mut self, message: &Message<'_>) -> Option<usize> {
         let to = message.naming.target(1);
         let bytes = message.memory.bytes(Buffer::Input);
         // SAFETY: nothing writes the input while the call runs.
@@ -79,7 +79,7 @@ impl Core {
 
     /// Takes the message if it is there, whole and as expected; whether it did.
     #[inline]
-    fn receive_whole(&mut self, message: &Message) -> bool {
+    fn receive_whole(&mut self, message: &Message<'_>) -> bool {
         let (from, channel) = (message.naming.source(1), message.channels.of(0, true));
         let bytes = message.memory.bytes(Buffer::Output);
         let Ok(Some(head)) = self.endpoint.head(from, channel) else { return false };
@@ -95,10 +95,17 @@ impl Core {
 
     /// Makes a call under way of what is left.
     #[cold]
-    fn run_rest(&mut self, attention: &Attention, message: Message, sent: Option<usize>, received: bool) -> Result<()> {
+    fn run_rest(
+        &mut self,
+        attention: &Attention,
+        message: Message<'_>,
+        sent: Option<usize>,
+        received: bool,
+    ) -> Result<()> {
         let Message { plan, memory, stamps, channels, naming, sequence, timeout } = message;
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
+        let (plan, stamps) = (plan.clone(), stamps.clone());
         let operation = Operation::message(plan, memory, channels, naming, stamps, sent, received);
         self.drive(attention, &mut [Active::new(operation, call, timeout, None)])
     }

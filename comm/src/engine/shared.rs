@@ -98,7 +98,7 @@ impl Engine {
 
     /// Runs a message in this thread, if nothing else is under way; otherwise nothing has happened.
     #[inline]
-    pub(crate) fn run_message(&self, message: impl FnOnce() -> Message) -> Option<Result<()>> {
+    pub(crate) fn run_message<'a>(&self, message: impl FnOnce() -> Message<'a>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
         Some(core.safely(|core| core.run_message(&self.inner.attention, message())))
     }

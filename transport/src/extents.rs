@@ -28,15 +28,22 @@ impl Extents {
     /// Where a message of that many bytes may lie; `None` while others are in the way.
     #[inline]
     pub(crate) fn find(&self, bytes: usize) -> Option<usize> {
-        let behind = self.next + bytes <= self.bytes;
+        self.find_within(self.bytes, bytes)
+    }
+
+    /// The same in the front of the area, of so many bytes.
+    #[inline]
+    pub(crate) fn find_within(&self, front: usize, bytes: usize) -> Option<usize> {
+        let front = front.min(self.bytes);
+        let behind = self.next + bytes <= front;
         let Some((_, oldest)) = self.live.front() else {
-            return if behind { Some(self.next) } else { (bytes <= self.bytes).then_some(0) };
+            return if behind { Some(self.next) } else { (bytes <= front).then_some(0) };
         };
         // Never up to the oldest: an area that is full must not look like an empty one.
         if self.next > *oldest {
             if behind { Some(self.next) } else { (bytes < *oldest).then_some(0) }
         } else {
-            (self.next + bytes < *oldest).then_some(self.next)
+            (self.next + bytes < *oldest && self.next + bytes <= front).then_some(self.next)
         }
     }
 

@@ -17,9 +17,13 @@ const SLOW_PAYLOADS: u32 = 2;
 /// How many frames the receiver is asked for, until it is tried without.
 const ASKED_FRAMES: u32 = 1024;
 
+/// Meanwhile payloads stay in so much of their area: touched lines are best kept in the caches of the two.
+const ASKED_BYTES: usize = 512 << 10;
+
 /// What a sender knows of its lines.
-#[derive(Default)]
 pub(super) struct Asking {
+    /// Bytes of the payloads' area that have not been written yet: their pages are slow, once.
+    fresh: usize,
     /// Frames for which the receiver is still asked.
     left: u32,
     payloads: u32,
@@ -27,6 +31,10 @@ pub(super) struct Asking {
 }
 
 impl Asking {
+    pub(super) fn new(area_bytes: usize) -> Asking {
+        Asking { fresh: area_bytes, left: 0, payloads: 0, slow: 0 }
+    }
+
     /// Whether the receiver is asked to touch the next frame.
     #[inline]
     pub(super) fn next(&mut self) -> bool {
@@ -35,10 +43,20 @@ impl Asking {
         asks
     }
 
+    /// How much of the payloads' area is to be used.
+    #[inline]
+    pub(super) fn front(&self) -> usize {
+        if self.left > 0 { ASKED_BYTES } else { usize::MAX }
+    }
+
     /// The time at which the writing of a payload begins, if it is to be timed.
     #[inline]
     pub(super) fn start(&mut self, bytes: usize) -> Option<Time> {
         if bytes < TIMED_BYTES || self.left > 0 {
+            return None;
+        }
+        if self.fresh > 0 {
+            self.fresh = self.fresh.saturating_sub(bytes);
             return None;
         }
         self.payloads = self.payloads.wrapping_add(1);
@@ -69,7 +87,7 @@ mod tests {
 
     #[test]
     fn asks_for_some_time_after_slow_payloads_only() {
-        let mut asking = Asking::default();
+        let mut asking = Asking::new(0);
         for nanoseconds in [100, 64 * 20, 64 * 5, 64 * 20] {
             asking.note(nanoseconds, 4096);
             assert!(!asking.next(), "one slow payload may be a processor that was taken away");
@@ -80,7 +98,8 @@ mod tests {
 
     #[test]
     fn few_payloads_are_timed() {
-        let mut asking = Asking::default();
+        let mut asking = Asking::new(2 * TIMED_BYTES);
+        assert!((0..2).all(|_| asking.start(TIMED_BYTES).is_none()));
         assert!(asking.start(TIMED_BYTES - 1).is_none());
         let timed = (0..80).filter(|_| asking.start(TIMED_BYTES).is_some()).count();
         assert_eq!(timed, 10);

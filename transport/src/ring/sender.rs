@@ -26,13 +26,8 @@ impl RingSender {
     /// The memory is valid and zeroed, stays mapped while the sender lives, and no other sender writes it.
     pub(crate) unsafe fn new(memory: RingMemory) -> RingSender {
         assert!(memory.slots.is_power_of_two() && memory.frame_bytes <= memory.payload_bytes.max(INLINE_BYTES));
-        RingSender {
-            memory,
-            next: 0,
-            consumed: 0,
-            extents: Extents::new(memory.payload_bytes),
-            asking: Asking::default(),
-        }
+        let (extents, asking) = (Extents::new(memory.payload_bytes), Asking::new(memory.payload_bytes));
+        RingSender { memory, next: 0, consumed: 0, extents, asking }
     }
 
     /// Puts one frame with the front of `message` into the ring and says how many bytes it took; `None` when there is no
@@ -77,7 +72,7 @@ impl RingSender {
             if ring.next >= ring.consumed + ring.memory.slots {
                 return None;
             }
-            if bytes <= INLINE_BYTES { Some(0) } else { ring.extents.find(bytes) }
+            if bytes <= INLINE_BYTES { Some(0) } else { ring.extents.find_within(ring.asking.front(), bytes) }
         };
         find(self).or_else(|| {
             self.look_for_room();

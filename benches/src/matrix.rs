@@ -128,7 +128,7 @@ pub fn iterations(wire: Wire, ranks: usize, bytes: usize, cores: usize) -> usize
     let crowd = ranks.div_ceil(cores.max(1));
     let (start, slowness) = match wire {
         Wire::Tcp => (600_000, 4),
-        Wire::Shm | Wire::Threads if crowd > 1 => (800_000, 1),
+        Wire::Shm | Wire::Threads if crowd > 1 => (60_000, 2),
         Wire::Shm | Wire::Threads => (20_000, 1),
     };
     (600_000_000 / (bytes * slowness * ranks.div_ceil(2) + start * crowd)).clamp(5, 30_000)

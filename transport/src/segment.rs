@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_host_full_of_ranks_takes_little() {
-        for (neighbours, most) in [(2, 24 << 20), (8, 128 << 20), (40, 192 << 20), (256, 4 << 30)] {
+        for (neighbours, most) in [(2, 32 << 20), (8, 128 << 20), (40, 192 << 20), (256, 4 << 30)] {
             let total = Geometry::for_neighbours(neighbours).total_bytes() * neighbours;
             assert!(total < most, "{neighbours} ranks take {total} bytes");
         }

@@ -22,7 +22,7 @@ pub(crate) const LINES: usize = 192;
 
 /// Bytes that the slots, and that the halls, of one host take together, as far as there are few ranks.
 const HOST_BYTES: usize = 32 << 20;
-const SLOTS: std::ops::RangeInclusive<usize> = 16..=256;
+const SLOTS: std::ops::RangeInclusive<usize> = 16..=64;
 /// The most is more than a core's own cache holds: see `extents.rs`.
 const HALL_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=4 << 20;
 /// The longest message, as a share of its hall, and at most.

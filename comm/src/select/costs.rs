@@ -33,6 +33,8 @@ const UNCUT: f64 = 1.5;
 const UNCUT_BYTES: usize = 256 << 10;
 /// How much slower a link is, once messages outgrow the cache, in rows that move several ranks' chunks in one round.
 const SPREAD: f64 = 1.1;
+/// How much slower an all_to_all over the boards is than its bytes: each is read by one rank only.
+const SCATTERED: f64 = 1.4;
 /// What each length of the message that goes one after another adds to what all ranks do, where they share cores: some
 /// wait for it.
 const WAITING: f64 = 0.15;
@@ -76,6 +78,7 @@ impl Machine {
         let published = published_bytes(collective, size, bytes) as f64;
         let (ranks, peers, turns) = (size as f64, (size - 1) as f64, self.turns);
         match collective {
+            Collective::AllToAll if size > 2 => (published + bytes as f64 * peers / ranks) * turns * SCATTERED,
             Collective::AllToAll | Collective::ReduceScatter => (published + bytes as f64 * peers / ranks) * turns,
             Collective::Broadcast => published + published * turns,
             Collective::Scatter => published + published / ranks * turns,

@@ -27,6 +27,16 @@ pub(crate) struct Message<'a> {
     pub(crate) timeout: Duration,
 }
 
+/// What has come from the other rank.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrived {
+    Nothing,
+    /// The message, and it has been taken.
+    Whole,
+    /// A part of it, or something else.
+    Otherwise,
+}
+
 impl Core {
     /// Runs a message while nothing else is under way.
     #[inline]
@@ -39,16 +49,16 @@ impl Core {
             if sent == Some(0) {
                 sent = self.send_whole(&message);
             }
-            let arrived = !received && self.receive_whole(&message);
-            received |= arrived;
-            if arrived || sent != sent_before {
+            let arrived = if received { Arrived::Nothing } else { self.receive_whole(&message) };
+            received |= arrived == Arrived::Whole;
+            if arrived == Arrived::Whole || sent != sent_before {
                 self.endpoint.ring_peers();
             }
             if sent.is_none() && received {
                 return Ok(());
             }
-            // A part is on its way: the long way sends the rest.
-            if sent.is_some_and(|bytes| bytes > 0) {
+            // The long way sends the rest of what is in parts, receives it, and says what is wrong with anything else.
+            if sent.is_some_and(|bytes| bytes > 0) || arrived == Arrived::Otherwise {
                 break;
             }
             if look < self.policy.spins {
@@ -77,20 +87,24 @@ impl Core {
         }
     }
 
-    /// Takes the message if it is there, whole and as expected; whether it did.
+    /// Takes the message if it is there, whole and as expected.
     #[inline]
-    fn receive_whole(&mut self, message: &Message<'_>) -> bool {
+    fn receive_whole(&mut self, message: &Message<'_>) -> Arrived {
         let (from, channel) = (message.naming.source(1), message.channels.of(0, true));
         let bytes = message.memory.bytes(Buffer::Output);
-        let Ok(Some(head)) = self.endpoint.head(from, channel) else { return false };
+        let head = match self.endpoint.head(from, channel) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Arrived::Nothing,
+            Err(_) => return Arrived::Otherwise,
+        };
         if head.stamp != message.stamps.from(from) || head.left != bytes || head.bytes.len() != bytes {
-            return false;
+            return Arrived::Otherwise;
         }
         // SAFETY: nothing else touches the output while the call runs.
         let target = unsafe { message.memory.write(Buffer::Output, 0..bytes) };
         target.copy_from_slice(head.bytes);
         self.endpoint.advance(from, channel, bytes);
-        true
+        Arrived::Whole
     }
 
     /// Makes a call under way of what is left.

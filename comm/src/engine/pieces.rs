@@ -71,7 +71,7 @@ impl Exchange {
             let size = endpoint.size();
             let message = put_together(posting, memory, size);
             let board = endpoint.board().expect("all ranks have agreed that there are boards");
-            board.begin(false);
+            board.begin(posting.swaps);
             if let Some(rank) = board.crowded_by(message.len()) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
                 return Ok(false);

@@ -113,6 +113,7 @@ impl Posting {
         (input, output): (&Shape, &Shape),
     ) -> Posting {
         let (is_root, everyone) = (me == root, 0..size);
+        let swaps = size == 2 && !collective.has_root();
         match (collective, input, output) {
             (Collective::AllGather | Collective::Gather, _, Shape::Table(blocks)) => {
                 let takes = is_root || collective == Collective::AllGather;
@@ -124,6 +125,7 @@ impl Posting {
                     sources: if takes { everyone } else { 0..0 },
                     own: takes.then(|| 0..blocks[me].len()),
                     parts: Some(blocks.iter().map(part).collect()),
+                    swaps,
                     ..Posting::default()
                 }
             }
@@ -142,6 +144,7 @@ impl Posting {
                     takes: if scatters && is_root { 0..0 } else { before..before + blocks[me].len() },
                     own: sends.then(|| blocks[me].clone()),
                     folds: !scatters,
+                    swaps,
                     ..Posting::default()
                 }
                 .in_one_run()
@@ -156,6 +159,7 @@ impl Posting {
                     own: Some(leaving[me].clone()),
                     parts: Some(arriving.iter().map(part).collect()),
                     tells: true,
+                    swaps,
                     ..Posting::default()
                 }
             }

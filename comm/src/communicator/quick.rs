@@ -38,7 +38,9 @@ impl OwnCounts {
     fn are(&self, counts: &Counts<'_>) -> bool {
         let Counts { send_counts, send_offsets, recv_counts, recv_offsets } = *counts;
         let theirs = [send_counts, send_offsets, recv_counts, recv_offsets];
-        self.0.iter().zip(theirs).all(|(mine, theirs)| **mine == *theirs)
+        // To compare nothing, memcmp may load from where nothing is, masked, which takes longer than the rest of the call.
+        let same = |mine: &[usize], theirs: &[usize]| mine.len() == theirs.len() && (mine.is_empty() || mine == theirs);
+        self.0.iter().zip(theirs).all(|(mine, theirs)| same(mine, theirs))
     }
 }
 

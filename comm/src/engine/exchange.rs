@@ -13,7 +13,7 @@ use super::lane::ELEMENT_BYTES_MAX;
 use super::memory::Memory;
 use super::plan::SharedPlan;
 pub(super) use super::posting::Posting;
-use super::stamp::Stamps;
+use super::stamp::{Stamps, without_length};
 use super::walk::{Fault, FaultCause};
 use crate::reduce::ReduceOp;
 use crate::schedule::Buffer;
@@ -114,6 +114,9 @@ impl Exchange {
             let fault = |cause| Fault { peer: rank, round: 0, step: rank, cause };
             match board.heading(rank) {
                 None => self.awaits.push(rank as u32),
+                Some(theirs) if theirs.history != self.turn.history && differed_earlier(board, rank) => {
+                    return Err(fault(FaultCause::History));
+                }
                 Some(theirs) if theirs.stamp != stamps.own() => {
                     return Err(fault(FaultCause::Stamp { theirs: theirs.stamp }));
                 }
@@ -143,6 +146,12 @@ impl Exchange {
         self.done = true;
         Ok(true)
     }
+}
+
+/// Whether a rank is known to have made another call than this one before.
+#[cold]
+fn differed_earlier(board: &Board, rank: usize) -> bool {
+    board.earlier(rank).any(|(mine, theirs)| without_length(mine) != without_length(theirs))
 }
 
 /// Takes what there is of a rank's message; how many bytes that is, and whether it is all.

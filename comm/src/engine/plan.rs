@@ -216,7 +216,7 @@ impl Shapes {
 }
 
 /// From how many bytes on a buffer doesn't stay in the caches.
-const OUTGROWS_CACHES: usize = 32 << 20;
+const OUTGROWS_CACHES: usize = 16 << 20;
 
 /// Per round and step, whether it receives chunks of the output that no later step reads.
 fn last_uses(program: &Program) -> Vec<Box<[bool]>> {

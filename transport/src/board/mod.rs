@@ -178,8 +178,9 @@ impl Board {
     /// If the message is longer than [`Board::longest`], or somebody is in the way.
     #[inline]
     pub fn publish(&mut self, heading: Heading, message: &[u8]) {
+        let turn = self.turn;
         if let Some(pair) = self.swapping() {
-            return pair.publish(heading, message);
+            return pair.publish(turn, heading, message);
         }
         assert!(
             self.crowded_by(message.len()).is_none(),
@@ -202,13 +203,14 @@ impl Board {
     #[inline]
     pub fn heading(&mut self, rank: usize) -> Option<Heading> {
         let board = self.theirs[rank].as_ref().expect("of another rank");
-        let on_board = |swaps| if swaps { self.pair.as_ref()?.heading() } else { board.heading(self.turn) };
-        // In the other place it shows that the rank makes another call, which the heading says; or that it is past this
-        // one: then this one's heading is there by now.
-        let heading = on_board(self.swaps).or_else(|| {
-            let other = on_board(!self.swaps)?;
-            on_board(self.swaps).or(Some(other))
-        })?;
+        let in_slot = || board.heading(self.turn);
+        let in_cell = || self.pair.as_ref()?.heading();
+        // In the other place it shows that the rank makes another call, which the heading says. What is in the slot is of this
+        // turn; what is in the cell may be of a later one, and then this one's is in the slot by now.
+        let heading = match self.swaps {
+            true => in_cell().map(|later| in_slot().unwrap_or(later)).or_else(in_slot),
+            false => in_slot().or_else(|| in_cell().map(|later| in_slot().unwrap_or(later))),
+        }?;
         self.seen[rank] = self.turn + 1;
         Some(heading)
     }
@@ -217,7 +219,13 @@ impl Board {
     pub fn earlier(&self, rank: usize) -> impl Iterator<Item = (Stamp, Stamp)> {
         let theirs = self.theirs[rank].as_ref().expect("of another rank");
         let kept = self.turn.saturating_sub(self.mine.slots - 1)..self.turn;
-        kept.rev().filter_map(|turn| Some((self.mine.heading(turn)?.stamp, theirs.heading(turn)?.stamp)))
+        let in_slots =
+            kept.rev().filter_map(|turn| Some((self.mine.heading(turn)?.stamp, theirs.heading(turn)?.stamp)));
+        let in_cell = self.pair.as_ref().and_then(|pair| {
+            let turn = pair.other_turn(self.turn)?;
+            Some((self.mine.heading(turn)?.stamp, pair.heading()?.stamp))
+        });
+        in_cell.into_iter().chain(in_slots)
     }
 
     /// Takes the bytes `range` of a rank's message of `bytes`, as far as they are there; whether all of `target` is filled.

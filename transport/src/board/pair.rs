@@ -25,7 +25,8 @@ pub(crate) const PAIR_BYTES: usize = PAYLOADS_FROM + 2 * LONGEST_BYTES;
 /// What a cell says of its message. Written by whoever has the cell.
 #[repr(C, align(64))]
 pub(crate) struct CellLine {
-    /// The exchange's number plus one, stored when the heading and all of a short message are there.
+    /// The exchange's number plus one, and above it the turn's lowest bits; stored when the heading and all of a short
+    /// message are there.
     sequence: AtomicU64,
     /// Bytes of a long message that are there.
     there: AtomicU64,
@@ -66,6 +67,10 @@ impl PairMemory {
     }
 }
 
+/// Bits of a sequence that number the exchange.
+const EXCHANGE_BITS: u32 = 48;
+const EXCHANGES: u64 = (1 << EXCHANGE_BITS) - 1;
+
 /// One of the two ranks.
 pub(super) struct Pair {
     memory: PairMemory,
@@ -104,7 +109,7 @@ impl Pair {
     /// Whether the other rank has published in the last exchange: not before may this rank publish in the present one.
     #[inline]
     pub(super) fn has_the_last(&self) -> bool {
-        self.line(self.mine()).sequence.load(Ordering::Acquire) == self.exchange
+        self.line(self.mine()).sequence.load(Ordering::Acquire) & EXCHANGES == self.exchange
     }
 
     /// Writes this exchange's message, once, when it [has the last](Pair::has_the_last).
@@ -113,8 +118,8 @@ impl Pair {
     ///
     /// If the message is longer than a cell.
     #[inline]
-    pub(super) fn publish(&mut self, heading: Heading, message: &[u8]) {
-        let (cell, sequence) = (self.mine(), self.exchange + 1);
+    pub(super) fn publish(&mut self, turn: u64, heading: Heading, message: &[u8]) {
+        let (cell, sequence) = (self.mine(), turn << EXCHANGE_BITS | (self.exchange + 1));
         self.wrote = message.len();
         let line = self.line(cell);
         let inline = message.len() <= INLINE_BYTES;
@@ -153,7 +158,7 @@ impl Pair {
     #[inline]
     pub(super) fn heading(&self) -> Option<Heading> {
         let line = self.line(self.theirs());
-        if line.sequence.load(Ordering::Acquire) != self.exchange + 1 {
+        if !self.is_there() {
             return None;
         }
         // SAFETY: within the line, which its writer doesn't touch before this rank hands it back.
@@ -161,12 +166,25 @@ impl Pair {
         Some(Heading { stamp: Stamp([high, low]), history })
     }
 
+    /// Whether the other rank has published.
+    #[inline(always)]
+    fn is_there(&self) -> bool {
+        self.line(self.theirs()).sequence.load(Ordering::Acquire) & EXCHANGES == self.exchange + 1
+    }
+
+    /// For which turn the other rank has published, if that is another than `turn` of the last ones.
+    pub(super) fn other_turn(&self, turn: u64) -> Option<u64> {
+        let said = self.line(self.theirs()).sequence.load(Ordering::Acquire) >> EXCHANGE_BITS;
+        let behind = turn.wrapping_sub(said) & (u64::MAX >> EXCHANGE_BITS);
+        (self.is_there() && behind > 0).then(|| turn.checked_sub(behind)).flatten()
+    }
+
     /// How many of the other's `bytes` are there.
     #[inline]
     pub(super) fn arrived(&mut self, bytes: usize) -> usize {
         self.looked = bytes;
         let line = self.line(self.theirs());
-        if line.sequence.load(Ordering::Acquire) != self.exchange + 1 {
+        if !self.is_there() {
             0
         } else if bytes <= INLINE_BYTES {
             bytes

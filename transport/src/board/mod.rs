@@ -151,8 +151,8 @@ impl Board {
         if let Some(turn) = self.swapped
             && self.pair.as_ref().is_some_and(Pair::has_the_last)
         {
-            let seen = &mut self.seen[usize::from(self.theirs[0].is_none())];
-            *seen = (*seen).max(turn + 1);
+            let other = self.other();
+            self.seen[other] = self.seen[other].max(turn + 1);
             self.swapped = None;
         }
     }
@@ -178,14 +178,14 @@ impl Board {
     /// If the message is longer than [`Board::longest`], or somebody is in the way.
     #[inline]
     pub fn publish(&mut self, heading: Heading, message: &[u8]) {
-        let turn = self.turn;
-        if let Some(pair) = self.swapping() {
-            return pair.publish(turn, heading, message);
-        }
         assert!(
             self.crowded_by(message.len()).is_none(),
             "a turn may be published when nobody reads the one it overwrites"
         );
+        let turn = self.turn;
+        if let Some(pair) = self.swapping() {
+            return pair.publish(turn, heading, message);
+        }
         let place = if self.mine.is_short(message.len()) { None } else { self.extents.find(message.len()) };
         if let Some(place) = place {
             self.extents.take(self.turn, &(place..place + message.len()));
@@ -237,11 +237,11 @@ impl Board {
         let board = self.theirs[rank].as_ref().expect("of another rank");
         let taken = &mut self.taken[rank];
         if let Some(pair) = self.pair.as_mut().filter(|_| self.swaps) {
-            let there = pair.arrived(bytes).clamp(range.start, range.end) - range.start;
+            let there = (pair.arrived(bytes).clamp(range.start, range.end) - range.start).max(*taken);
             // SAFETY: they have arrived, and this turn is not finished meanwhile.
-            let part = unsafe { pair.part(bytes, range.start + *taken..range.start + there.max(*taken)) };
-            target[*taken..there.max(*taken)].copy_from_slice(part);
-            *taken = there.max(*taken);
+            let part = unsafe { pair.part(bytes, range.start + *taken..range.start + there) };
+            target[*taken..there].copy_from_slice(part);
+            *taken = there;
         } else if board.is_short(bytes) {
             *taken += board.read(self.turn, range.start + *taken, &mut target[*taken..]);
         } else {

@@ -1,7 +1,7 @@
 //! Loom models: two ranks that exchange messages of two lines, and one that only writes, in every interleaving with few
 //! preemptions.
 
-use super::line::{FIRST_BYTES, LINE_BYTES};
+use super::line::{FIRST_BYTES, LINE_BYTES, PIECE_BYTES};
 use super::pair::{CellLine, Pair, PairMemory};
 use super::{Board, BoardLine, BoardMemory, Heading};
 use crate::link::Stamp;
@@ -168,4 +168,52 @@ fn a_rank_that_needs_nothing_waits_for_its_cell() {
 #[test]
 fn turns_over_slots_may_lie_between() {
     cells_go_to_and_fro([false, true, false], false);
+}
+
+/// A message of two pieces of which the reader needs the first only, and then writes a longer one where it has read.
+#[test]
+fn a_cell_is_not_written_before_its_writer_is_done() {
+    const LONG: usize = 2 * PIECE_BYTES;
+    explore(|| {
+        let both = [lines(), lines()];
+        let cells = Arc::new(Cells([CellLine::new(), CellLine::new()]));
+        let room = || vec![0u8; LONG].leak().as_mut_ptr();
+        let payloads = [room(), room()];
+        let shared = Arc::new(payloads.map(|payload| payload as usize));
+        let pair = |cells: &Cells, shared: &[usize; 2], me| {
+            let lines = [&raw const cells.0[0], &raw const cells.0[1]];
+            let payloads = shared.map(|payload| payload as *mut u8);
+            Pair::new(PairMemory { lines, payloads, payload_bytes: LONG }, me)
+        };
+        let (theirs, theirs_shared) = (cells.clone(), shared.clone());
+        let reader = loom::thread::spawn(move || {
+            let mut pair = pair(&theirs, &theirs_shared, 1);
+            pair.publish(0, heading(0), &[]);
+            while pair.arrived(LONG) < PIECE_BYTES {
+                loom::thread::yield_now();
+            }
+            pair.finish();
+            while !pair.has_the_last() {
+                loom::thread::yield_now();
+            }
+            pair.publish(1, heading(1), &[7; LONG]);
+        });
+        let mut pair = pair(&cells, &shared, 0);
+        pair.publish(0, heading(0), &[3; LONG]);
+        while pair.heading().is_none() {
+            loom::thread::yield_now();
+        }
+        pair.finish();
+        while pair.arrived(LONG) < LONG {
+            loom::thread::yield_now();
+        }
+        // SAFETY: they have arrived, and the exchange has not ended.
+        let came = unsafe { pair.part(LONG, 0..LONG) };
+        assert!(came.iter().all(|byte| *byte == 7), "the writer was not done");
+        reader.join().unwrap();
+        for payload in payloads {
+            // SAFETY: leaked above with that length, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(payload, LONG)) });
+        }
+    });
 }

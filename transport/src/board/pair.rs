@@ -28,7 +28,7 @@ pub(crate) struct CellLine {
     /// The exchange's number plus one, and above it the turn's lowest bits; stored when the heading and all of a short
     /// message are there.
     sequence: AtomicU64,
-    /// Bytes of a long message that are there.
+    /// Bytes of a long message that are there, and [`WHOLE`] once that is all; of a short one that alone.
     there: AtomicU64,
     bytes: UnsafeCell<[u8; HEADING_BYTES + INLINE_BYTES]>,
 }
@@ -66,6 +66,9 @@ impl PairMemory {
         PairMemory { lines, payloads, payload_bytes: LONGEST_BYTES }
     }
 }
+
+/// In `there`: its writer doesn't touch the cell any more.
+const WHOLE: u64 = 1 << 63;
 
 /// Bits of a sequence that number the exchange.
 const EXCHANGE_BITS: u32 = 48;
@@ -106,10 +109,14 @@ impl Pair {
         unsafe { &*self.memory.lines[cell] }
     }
 
-    /// Whether the other rank has published in the last exchange: not before may this rank publish in the present one.
+    /// Whether the other rank has published all of its message in the last exchange: not before may this rank publish in the
+    /// present one. That it has read what it needs of it is not enough.
     #[inline]
     pub(super) fn has_the_last(&self) -> bool {
-        self.line(self.mine()).sequence.load(Ordering::Acquire) & EXCHANGES == self.exchange
+        let line = self.line(self.mine());
+        self.exchange == 0
+            || line.sequence.load(Ordering::Acquire) & EXCHANGES == self.exchange
+                && line.there.load(Ordering::Acquire) & WHOLE != 0
     }
 
     /// Writes this exchange's message, once, when it [has the last](Pair::has_the_last).
@@ -134,6 +141,7 @@ impl Pair {
             }
         });
         if inline {
+            line.there.store(WHOLE, Ordering::Relaxed);
             return line.sequence.store(sequence, Ordering::Release);
         }
         assert!(message.len() <= self.memory.payload_bytes, "{} bytes in a cell", message.len());
@@ -144,7 +152,8 @@ impl Pair {
                 let target = self.memory.payloads[cell].add(number * PIECE_BYTES);
                 std::ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
             }
-            (number * PIECE_BYTES + piece.len()) as u64
+            let there = number * PIECE_BYTES + piece.len();
+            there as u64 | if there == message.len() { WHOLE } else { 0 }
         };
         let (number, first) = pieces.next().expect("longer than what is inline");
         line.there.store(put(number, first), Ordering::Relaxed);
@@ -189,7 +198,7 @@ impl Pair {
         } else if bytes <= INLINE_BYTES {
             bytes
         } else {
-            usize::try_from(line.there.load(Ordering::Acquire)).unwrap_or(usize::MAX).min(bytes)
+            usize::try_from(line.there.load(Ordering::Acquire) & !WHOLE).unwrap_or(usize::MAX).min(bytes)
         }
     }
 
@@ -220,7 +229,8 @@ impl Pair {
     #[inline]
     pub(super) fn finish(&mut self) {
         let (wrote, looked) = (std::mem::take(&mut self.wrote), std::mem::take(&mut self.looked));
-        if looked > wrote && looked > INLINE_BYTES {
+        let is_whole = self.line(self.theirs()).there.load(Ordering::Acquire) & WHOLE != 0;
+        if looked > wrote && looked > INLINE_BYTES && is_whole {
             let payload = self.memory.payloads[self.theirs()];
             for at in (0..looked.min(self.memory.payload_bytes)).step_by(64) {
                 // SAFETY: within the payload of the cell, whose message nobody reads any more.

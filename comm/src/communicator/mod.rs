@@ -90,28 +90,21 @@ struct Inner {
 }
 
 impl Inner {
-    /// The number of the next turn, of so many that a call takes.
+    /// The number of the next turn, of so many that a call takes. Never the same twice, even if calls are made at the same
+    /// time, against the rules: two that share a turn would write the same lines.
     #[inline]
     fn next_turns(&self, turns: u64) -> u64 {
-        advance(&self.turns, turns)
+        self.turns.fetch_add(turns, Ordering::Relaxed)
     }
 
     /// Adds a collective to the digest of all; what that was before.
     #[inline]
     fn note_in_history(&self, stamps: &Stamps) -> u64 {
         let history = self.history.load(Ordering::Relaxed);
+        // Whoever calls collectives from several threads makes them follow each other.
         self.history.store(remembered(history, stamps.own()), Ordering::Relaxed);
         history
     }
-}
-
-/// Moves a counter of collectives on; where it was. Whoever calls collectives from several threads makes them follow each
-/// other, here and in the digest: that is what their order is.
-#[inline]
-fn advance(counter: &AtomicU64, by: u64) -> u64 {
-    let before = counter.load(Ordering::Relaxed);
-    counter.store(before + by, Ordering::Relaxed);
-    before
 }
 
 /// What the communicators of one rank share.
@@ -302,7 +295,7 @@ impl Communicator {
     }
 
     fn next_sequence(&self) -> u64 {
-        advance(&self.inner.sequence, 1) + 1
+        self.inner.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

@@ -239,19 +239,19 @@ impl Communicator {
         let (outline, buffers) = (Outline::of(&request), request.buffers.addresses());
         let counts = request.counts;
         let prepared = self.prepare(request)?;
-        self.keep_ready(outline, counts.as_ref().map(OwnCounts::of), buffers, &prepared);
+        self.keep_ready(outline, counts, buffers, &prepared);
         Ok(prepared)
     }
 
     /// Keeps what is known of a prepared call for others like it, if they may take the short way.
-    fn keep_ready(&self, outline: Outline, counts: Option<OwnCounts>, buffers: (usize, usize), prepared: &Prepared) {
+    fn keep_ready(&self, outline: Outline, counts: Option<Counts<'_>>, buffers: (usize, usize), prepared: &Prepared) {
         if !prepared.is_quick() && !prepared.is_quick_message(self.inner.rank) {
             return;
         }
         let (input, output) = prepared.places();
         self.inner.readies.keep(Ready {
             outline,
-            counts,
+            counts: counts.as_ref().map(OwnCounts::of),
             wished: self.options.algorithm.is_some(),
             plan: prepared.plan().clone(),
             naming: prepared.naming(),

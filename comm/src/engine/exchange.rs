@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use paceline_transport::{Board, Endpoint, Heading};
+use paceline_transport::{Board, Endpoint, Heading, Stamp};
 use smallvec::SmallVec;
 
 use super::lane::ELEMENT_BYTES_MAX;
@@ -114,7 +114,7 @@ impl Exchange {
             let fault = |cause| Fault { peer: rank, round: 0, step: rank, cause };
             match board.heading(rank) {
                 None => self.awaits.push(rank as u32),
-                Some(theirs) if theirs.history != self.turn.history && differed_earlier(board, rank) => {
+                Some(theirs) if theirs.history != self.turn.history && earlier_difference(board, rank).is_some() => {
                     return Err(fault(FaultCause::History));
                 }
                 Some(theirs) if theirs.stamp != stamps.own() => {
@@ -148,10 +148,11 @@ impl Exchange {
     }
 }
 
-/// Whether a rank is known to have made another call than this one before.
+/// The last call before this one in which a rank made another than this rank, as far as the boards still show it.
 #[cold]
-fn differed_earlier(board: &Board, rank: usize) -> bool {
-    board.earlier(rank).any(|(mine, theirs)| without_length(mine) != without_length(theirs))
+pub(super) fn earlier_difference(board: &Board, rank: usize) -> Option<(Stamp, Stamp)> {
+    let plain = |(mine, theirs)| (without_length(mine), without_length(theirs));
+    board.earlier(rank).map(plain).find(|(mine, theirs)| mine != theirs)
 }
 
 /// Takes what there is of a rank's message; how many bytes that is, and whether it is all.

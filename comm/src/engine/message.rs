@@ -11,7 +11,6 @@ use super::memory::Memory;
 use super::operation::Operation;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
-use super::wait::rest_after;
 use crate::collective::Collective;
 use crate::error::{CallName, Result};
 use crate::schedule::Buffer;
@@ -44,32 +43,21 @@ impl Core {
         let collective = message.plan.collective;
         let sends = collective != Collective::Recv;
         let (mut sent, mut received) = (if sends { Some(0) } else { None }, collective == Collective::Send);
-        for look in 0..=self.policy.spins + self.policy.yields {
+        self.look_for_the_end(attention, |core| {
             let sent_before = sent;
             if sent == Some(0) {
-                sent = self.send_whole(&message);
+                sent = core.send_whole(&message);
             }
-            let arrived = if received { Arrived::Nothing } else { self.receive_whole(&message) };
+            let arrived = if received { Arrived::Nothing } else { core.receive_whole(&message) };
             received |= arrived == Arrived::Whole;
             if arrived == Arrived::Whole || sent != sent_before {
-                self.endpoint.ring_peers();
-            }
-            if sent.is_none() && received {
-                return Ok(());
+                core.endpoint.ring_peers();
             }
             // The long way sends the rest of what is in parts, receives it, and says what is wrong with anything else.
-            if sent.is_some_and(|bytes| bytes > 0) || arrived == Arrived::Otherwise {
-                break;
-            }
-            if look < self.policy.spins {
-                rest_after(look);
-            } else if attention.is_raised() {
-                break;
-            } else {
-                std::thread::yield_now();
-            }
-        }
-        self.run_rest(attention, message, sent, received)
+            let in_parts = sent.is_some_and(|bytes| bytes > 0) || arrived == Arrived::Otherwise;
+            in_parts || (sent.is_none() && received)
+        });
+        if sent.is_none() && received { Ok(()) } else { self.run_rest(attention, message, sent, received) }
     }
 
     /// Sends what the link takes at once: `None` if that is all, otherwise how many bytes. What is wrong with the link, the

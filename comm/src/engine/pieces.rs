@@ -32,18 +32,27 @@ fn table_bytes(size: usize) -> usize {
     (size + 1) * WORD
 }
 
+/// How long the message is, and whether it has all pieces: otherwise it is the table, which says that it is too long.
+fn length(posting: &Posting, size: usize) -> (usize, bool) {
+    let total: usize = posting.pieces.iter().flatten().map(|piece| piece.len()).sum();
+    if !posting.tells {
+        return (total, true);
+    }
+    let front = table_bytes(size);
+    let fits = front + total <= Board::longest(size) && total <= TELLS_FOR_EACH * (size - 1);
+    (front + if fits { total } else { 0 }, fits)
+}
+
 fn put_together(posting: &Posting, memory: &Memory, size: usize) -> Message {
     let pieces = posting.pieces.as_deref().unwrap_or_default();
-    let total: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let mut message = Message::new();
+    let (bytes, fits) = length(posting, size);
+    let mut message = Message::with_capacity(bytes);
+    if !fits {
+        (0..=size).for_each(|_| message.extend_from_slice(&TOO_LONG.to_le_bytes()));
+        return message;
+    }
     if posting.tells {
-        let front = table_bytes(size);
-        if front + total > Board::longest(size) || total > TELLS_FOR_EACH * (size - 1) {
-            (0..=size).for_each(|_| message.extend_from_slice(&TOO_LONG.to_le_bytes()));
-            return message;
-        }
-        message.reserve(front + total);
-        let mut begin = front as u32;
+        let mut begin = table_bytes(size) as u32;
         message.extend_from_slice(&begin.to_le_bytes());
         for piece in pieces {
             begin += piece.len() as u32;
@@ -69,19 +78,20 @@ impl Exchange {
         let mut moved = false;
         if !self.published {
             let size = endpoint.size();
-            let message = put_together(posting, memory, size);
+            let (bytes, fits) = length(posting, size);
             let board = endpoint.board().expect("all ranks have agreed that there are boards");
             board.begin(posting.swaps);
-            if let Some(rank) = board.crowded_by(message.len()) {
+            if let Some(rank) = board.crowded_by(bytes) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
                 return Ok(false);
             }
+            let message = put_together(posting, memory, size);
             let own = stamps.own();
             let stamp = if posting.tells { with_length(own, message.len() as u32) } else { own };
             endpoint.publish(Heading { stamp, history: self.turn.history }, &message);
             if posting.tells {
                 self.told.resize(size, None);
-                self.unfit = message[..WORD] == TOO_LONG.to_le_bytes();
+                self.unfit = !fits;
             }
             (self.published, moved) = (true, true);
         }

@@ -12,8 +12,10 @@ use super::memory::Memory;
 use super::operation::Operation;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
-use super::wait::rest_after;
 use crate::error::{CallName, Result};
+
+/// Looks that follow each other at once: a rest takes as long as a line's way from the peer.
+const RESTLESS: u32 = 100;
 
 /// A call over the boards, ready to run.
 pub(crate) struct Quick<'a> {
@@ -32,6 +34,26 @@ impl Core {
         self.active.is_empty() && self.dead.is_none()
     }
 
+    /// Looks until `ends` says that there is nothing more to look for, or for as long as a short call looks before it becomes
+    /// one under way.
+    #[inline(always)]
+    pub(super) fn look_for_the_end(&mut self, attention: &Attention, mut ends: impl FnMut(&mut Core) -> bool) {
+        for look in 0..=self.policy.spins + self.policy.yields {
+            if ends(self) {
+                return;
+            }
+            if look < self.policy.spins {
+                if look >= RESTLESS {
+                    std::hint::spin_loop();
+                }
+            } else if attention.is_raised() {
+                return;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Runs a call while nothing else is under way.
     #[inline]
     pub(crate) fn run_quick(&mut self, attention: &Attention, quick: Quick<'_>) -> Result<()> {
@@ -39,22 +61,13 @@ impl Core {
         let posting = plan.posting.as_ref().expect("a call over the boards has a posting");
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
-        for look in 0..=self.policy.spins + self.policy.yields {
-            found = exchange.progress((plan, posting), &memory, stamps, &mut self.endpoint);
+        self.look_for_the_end(attention, |core| {
+            found = exchange.progress((plan, posting), &memory, stamps, &mut core.endpoint);
             if !matches!(found, Ok(false)) {
-                self.endpoint.ring_peers();
+                core.endpoint.ring_peers();
             }
-            if exchange.done || found.is_err() {
-                break;
-            }
-            if look < self.policy.spins {
-                rest_after(look);
-            } else if attention.is_raised() {
-                break;
-            } else {
-                std::thread::yield_now();
-            }
-        }
+            exchange.done || found.is_err()
+        });
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
         if exchange.done && !exchange.unfit {

@@ -16,17 +16,6 @@ pub(crate) enum Pause {
 /// Looks before it is worth looking for what may be in the way.
 const CLEAR_AFTER: u32 = 2_000;
 
-/// Looks that follow each other at once: a rest takes as long as a line's way from the peer.
-const RESTLESS: u32 = 100;
-
-/// What to do after a look of a short call that found nothing.
-#[inline(always)]
-pub(super) fn rest_after(look: u32) {
-    if look >= RESTLESS {
-        std::hint::spin_loop();
-    }
-}
-
 /// How long to look before giving way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WaitPolicy {

@@ -9,10 +9,11 @@ use super::active::{Active, Clocked, Query};
 use super::blame::behind;
 use super::channels::Channels;
 use super::core::{Core, REASON_WITHIN};
+use super::exchange;
 use super::fault;
 use super::kin::Doing;
 use super::notice::{Notice, Said, Status};
-use super::stamp::{Fingerprint, without_length};
+use super::stamp::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often the reason of a failed link is looked for at least, while it is waited for.
@@ -64,9 +65,7 @@ impl Core {
     /// The call before `active` that a peer took for another, as far as the boards still show it or a frame of it has been
     /// left lying.
     pub(crate) fn earlier_difference(&mut self, peer: usize, active: &Active) -> Option<Error> {
-        let plain = |(mine, theirs)| (without_length(mine), without_length(theirs));
-        let differing = self.endpoint.board()?.earlier(peer).map(plain).find(|(mine, theirs)| mine != theirs);
-        if let Some(stamps) = differing {
+        if let Some(stamps) = exchange::earlier_difference(self.endpoint.board()?, peer) {
             return Some(fault::ended_differently(&self.witness, peer, stamps));
         }
         let channel = active.operation.channels.of(0, true);

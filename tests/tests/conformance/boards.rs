@@ -1,6 +1,6 @@
 //! Small calls over the boards of a host: all lengths around their limits, in an order in which some ranks run ahead.
 
-use paceline_comm::{Collective, Communicator, ReduceOp, Result};
+use paceline_comm::{CallOptions, Collective, Communicator, ReduceOp, Result};
 use paceline_tests::world::{Wire, on_each};
 use paceline_tests::{Random, seed};
 use paceline_transport::Board;
@@ -97,6 +97,24 @@ fn calls_of_all_lengths_in_any_order() {
             }
         });
     }
+}
+
+/// Rank 0 needs the front of what rank 1 scatters, and broadcasts while rank 1 still writes the end.
+#[test]
+fn what_follows_a_scatter_is_not_mixed_with_its_end() {
+    const BLOCK: usize = (200 << 10) / 4;
+    on_each(Wire::Shm, 2, |comm| {
+        let comm = comm.with(CallOptions { algorithm: Some("direct".into()), ..CallOptions::default() });
+        let (dealt, mut part, mut told) = (vec![-7i32; 2 * BLOCK], vec![0; BLOCK], vec![0; 2 * BLOCK]);
+        for again in 0..1000 {
+            told.fill(if comm.rank() == 0 { again } else { -1 });
+            comm.scatter(&dealt, &mut part, 1).unwrap();
+            comm.broadcast(&mut told, 0).unwrap();
+            assert!(part.iter().all(|found| *found == -7), "{again}");
+            let wrong = told.iter().enumerate().find(|(_, found)| **found != again);
+            assert_eq!(wrong, None, "{again}");
+        }
+    });
 }
 
 #[test]

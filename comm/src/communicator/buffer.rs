@@ -13,7 +13,7 @@ use crate::reduce::Element;
 
 /// A buffer of `len` elements on every rank, which ranks of the same host map from each other.
 ///
-/// It is a slice like any other: every call takes it. Calls of 256 KiB and more whose buffers are registered memory on every
+/// It is a slice like any other: every call takes it. Calls of 1 MiB and more whose buffers are registered memory on every
 /// rank of one host, out of the same allocations, don't copy through links: ranks read each other's buffers where they lie
 /// (all_reduce, reduce_scatter, all_gather, all_to_all out of place, broadcast). Reductions then fold in rank order. An
 /// algorithm that the call or the environment names is kept to.

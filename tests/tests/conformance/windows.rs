@@ -67,7 +67,7 @@ fn registered_memory_anywhere_in_its_window() {
         on_each(wire, size, |comm| {
             let mut input = comm.alloc::<f32>(MOST * size + 100).unwrap();
             let mut output = comm.alloc::<f32>(MOST * size + 100).unwrap();
-            for (turn, block) in [70_000, 65_536, MOST, 80_001, 1].into_iter().enumerate() {
+            for (turn, block) in [140_000, 131_072, MOST, 160_001, 1].into_iter().enumerate() {
                 // Each rank's begin elsewhere.
                 let (skip, other) = (comm.rank() * 7, (turn * 5) % 33);
                 calls(comm, block, turn * 10, &mut input[skip..], &mut output[other..]);
@@ -85,19 +85,19 @@ fn one_rank_without_sends_all_by_the_program() {
             let mut plain = vec![0f32; MOST * size];
             for turn in 0..3 {
                 match (turn, comm.rank() + 1 == size) {
-                    (0, true) => calls(comm, 70_000, turn, &mut plain, &mut output),
-                    (1, true) => calls(comm, 70_000, turn, &mut input, &mut plain),
+                    (0, true) => calls(comm, 140_000, turn, &mut plain, &mut output),
+                    (1, true) => calls(comm, 140_000, turn, &mut input, &mut plain),
                     // The same two windows, the other way round.
-                    (2, true) => calls(comm, 70_000, turn, &mut output, &mut input),
-                    _ => calls(comm, 70_000, turn, &mut input, &mut output),
+                    (2, true) => calls(comm, 140_000, turn, &mut output, &mut input),
+                    _ => calls(comm, 140_000, turn, &mut input, &mut output),
                 }
             }
             // A rank may drop its buffers when it likes.
             if comm.rank() == 0 {
                 drop((input, output));
-                calls(comm, 70_000, 7, &mut plain, &mut vec![0f32; MOST * size]);
+                calls(comm, 140_000, 7, &mut plain, &mut vec![0f32; MOST * size]);
             } else {
-                calls(comm, 70_000, 7, &mut input, &mut output);
+                calls(comm, 140_000, 7, &mut input, &mut output);
             }
         });
     }

@@ -141,8 +141,8 @@ fn no_locked_memory() {
 /// How a job fares whose rank `poor` may open few files: well, or with an error on all ranks. The poor rank's says what
 /// to raise.
 fn with_few_files(poor: usize, limit: usize, links: &str) -> bool {
-    // The last call is a split, in which a rank that fails holds up only its own part; so all meet once more after it.
-    let plan = Plan::new(6, "join calls calls result").variable("PACELINE_LINKS", links);
+    // The last of the calls is a split, in which a rank that fails holds up only its own part; so all meet after it.
+    let plan = Plan::new(6, "join calls barrier result").variable("PACELINE_LINKS", links);
     let plan = plan.variable("PACELINE_INIT_TIMEOUT", "3").variable("PACELINE_TIMEOUT", "3");
     let plan = plan.behind(move |rank| match rank == poor {
         true => ["sh", "-c", &format!("ulimit -n {limit} && exec \"$@\""), "sh"].map(str::to_owned).into(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::board::{self, BoardLine, BoardMemory, PAIR_BYTES, PairMemory};
 use crate::memory::{Region, Stretch};
-use crate::ring::{CreditLine, RingMemory, SlotLine};
+use crate::ring::{CELLS, CreditLine, RingMemory, SlotLine};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// How a segment is cut: the same numbers at its owner and at every neighbour.
@@ -49,7 +49,7 @@ impl Geometry {
 
     fn ring_bytes(&self) -> usize {
         let lines = self.slots as usize * size_of::<SlotLine>();
-        (lines + self.payload_bytes as usize).next_multiple_of(4096)
+        (lines + self.payload_bytes as usize + CELLS * self.frame_bytes()).next_multiple_of(4096)
     }
 
     fn ring_offset(&self, place: usize) -> usize {
@@ -81,7 +81,7 @@ impl Geometry {
     pub(crate) fn is_sound(&self) -> bool {
         self.slots.is_power_of_two()
             && self.slots <= 1 << 10
-            && (64..=1 << 30).contains(&self.payload_bytes)
+            && (512..=1 << 30).contains(&self.payload_bytes)
             && self.payload_bytes.is_power_of_two()
             && (1..=1 << 12).contains(&self.neighbours)
     }
@@ -191,13 +191,16 @@ impl Segment {
         // SAFETY: a ring is `ring_bytes` long, and `owner_place` is within the neighbour's segment.
         unsafe {
             let credit = neighbour.region.start().add(HEADER_BYTES + owner_place * size_of::<CreditLine>());
+            let payload = ring.add(g.slots as usize * size_of::<SlotLine>());
             RingMemory {
                 lines: ring.cast(),
-                payload: ring.add(g.slots as usize * size_of::<SlotLine>()),
+                payload,
                 credit: credit.cast(),
+                cells: payload.add(g.payload_bytes as usize),
                 slots: u64::from(g.slots),
                 payload_bytes: g.payload_bytes as usize,
                 frame_bytes: g.frame_bytes(),
+                cell_bytes: g.frame_bytes(),
             }
         }
     }
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_host_full_of_ranks_takes_little() {
-        for (neighbours, most) in [(2, 32 << 20), (8, 128 << 20), (40, 192 << 20), (256, 4 << 30)] {
+        for (neighbours, most) in [(2, 32 << 20), (8, 144 << 20), (40, 192 << 20), (256, 4 << 30)] {
             let total = Geometry::for_neighbours(neighbours).total_bytes() * neighbours;
             assert!(total < most, "{neighbours} ranks take {total} bytes");
         }

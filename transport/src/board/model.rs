@@ -175,7 +175,6 @@ fn turns_over_slots_may_lie_between() {
 fn a_cell_is_not_written_before_its_writer_is_done() {
     const LONG: usize = 2 * PIECE_BYTES;
     explore(|| {
-        let both = [lines(), lines()];
         let cells = Arc::new(Cells([CellLine::new(), CellLine::new()]));
         let room = || vec![0u8; LONG].leak().as_mut_ptr();
         let payloads = [room(), room()];

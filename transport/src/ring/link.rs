@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use super::cells::Cells;
 use super::{RingReceiver, RingSender};
 use crate::doorbell::Doorbell;
 use crate::link::{Channel, Head, LinkError, Stamp};
@@ -12,6 +13,7 @@ use crate::segment::SharedSegment;
 pub(crate) struct RingLink {
     leaving: RingSender,
     arriving: RingReceiver,
+    cells: Cells,
     theirs: SharedSegment,
     bell: Doorbell,
     /// Something was published or consumed since the last look at the peer's sleeping flag.
@@ -36,26 +38,27 @@ impl RingLink {
     ) -> std::io::Result<RingLink> {
         let outgoing = mine.ring_to(their_place, &theirs, my_place);
         let (incoming, stretch) = theirs.ring_from(my_place, &mine, their_place)?;
+        let cells = Cells::new(&outgoing, &incoming);
         // SAFETY: the segments are held by the link, zeroed when made, and this pair of places is joined once only.
         let (leaving, arriving) = unsafe { (RingSender::new(outgoing), RingReceiver::new(incoming)) };
-        Ok(RingLink { leaving, arriving, theirs, bell, touched: false, _mine: mine, _arriving: stretch })
+        Ok(RingLink { leaving, arriving, cells, theirs, bell, touched: false, _mine: mine, _arriving: stretch })
     }
 
     #[inline]
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
-        let sent = self.leaving.send(channel, stamp, message);
+        let sent = self.leaving.send(&mut self.cells, channel, stamp, message);
         self.touched |= sent.is_some();
         sent
     }
 
     #[inline]
     pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
-        self.arriving.head()
+        self.arriving.head(&self.cells)
     }
 
     #[inline]
     pub(crate) fn advance(&mut self, bytes: usize) {
-        self.touched |= self.arriving.advance(bytes);
+        self.touched |= self.arriving.advance(&mut self.cells, bytes);
     }
 
     /// The segment of the peer.

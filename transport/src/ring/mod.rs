@@ -1,15 +1,18 @@
 //! A single-producer, single-consumer ring of frames over memory that two ranks see. `README.md` has the reasoning.
 
 mod asking;
+mod cells;
 mod link;
 #[cfg(all(test, loom))]
 mod model;
 mod receiver;
 mod sender;
 
+pub(crate) const CELLS: usize = cells::CELLS;
+
 pub(crate) use link::{RingLink, fence_before_waking};
-pub(crate) use receiver::RingReceiver;
-pub(crate) use sender::RingSender;
+use receiver::RingReceiver;
+use sender::RingSender;
 
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::AtomicU64;
@@ -36,7 +39,7 @@ pub(crate) struct FrameLine {
     pub(crate) channel: u64,
     pub(crate) stamp: [u64; 2],
     pub(crate) bytes: u32,
-    /// Where a payload that isn't inline lies.
+    /// Where a payload that isn't inline lies: in the ring's payload, or, from `payload_bytes` on, in the cell of that number.
     pub(crate) place: u32,
     pub(crate) inline: [u8; INLINE_BYTES],
 }
@@ -56,12 +59,16 @@ pub(crate) struct RingMemory {
     pub(crate) payload: *mut u8,
     /// The credit line, in the receiver's memory.
     pub(crate) credit: *const CreditLine,
+    /// Cells of `cell_bytes` each, in the sender's memory, which both write.
+    pub(crate) cells: *mut u8,
     /// How many slots; a power of two.
     pub(crate) slots: u64,
     /// A multiple of 64, and at most 4 GiB.
     pub(crate) payload_bytes: usize,
     /// The longest frame.
     pub(crate) frame_bytes: usize,
+    /// The length of a cell; 0 if there are none.
+    pub(crate) cell_bytes: usize,
 }
 
 impl RingMemory {

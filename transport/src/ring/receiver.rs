@@ -1,11 +1,12 @@
 //! The receiving end of a ring.
 
+use super::cells::Cells;
 use super::{FrameLine, INLINE_BYTES, LINE_BYTES, RingMemory, TOUCH};
 use crate::link::{Channel, Head, LinkError, Stamp};
 use crate::sync::atomic::Ordering;
 
 /// Reads frames where the sender wrote them; writes how far it has come, and into lines that it has read.
-pub(crate) struct RingReceiver {
+pub(super) struct RingReceiver {
     memory: RingMemory,
     next: u64,
     /// Bytes of the head frame already read.
@@ -20,14 +21,14 @@ impl RingReceiver {
     ///
     /// # Safety
     /// The memory is valid and zeroed, stays mapped while the receiver lives, and no other receiver uses it.
-    pub(crate) unsafe fn new(memory: RingMemory) -> RingReceiver {
+    pub(super) unsafe fn new(memory: RingMemory) -> RingReceiver {
         assert!(memory.slots.is_power_of_two());
         RingReceiver { memory, next: 0, read: 0 }
     }
 
     /// The oldest frame not wholly read, if one is here. Its bytes have all arrived.
     #[inline]
-    pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
+    pub(super) fn head(&mut self, cells: &Cells) -> Result<Option<Head<'_>>, LinkError> {
         // SAFETY: the slot is one of `slots`, so the line lies in the ring (`new`).
         let line = unsafe { &*self.memory.lines.add(self.memory.slot(self.next)) };
         // README, "publish before read".
@@ -38,14 +39,22 @@ impl RingReceiver {
         let (frame, inline) =
             unsafe { line.frame.with(|frame: *const FrameLine| (*frame, (&raw const (*frame).inline).cast::<u8>())) };
         let (bytes, place) = ((frame.bytes & !TOUCH) as usize, frame.place as usize);
-        let fits = bytes <= INLINE_BYTES || place + bytes <= self.memory.payload_bytes;
-        if bytes > self.memory.frame_bytes || bytes < self.read || !fits {
-            let most = self.memory.frame_bytes;
-            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes at {place} where at most {most} fit")));
+        let area = self.memory.payload_bytes;
+        let start = if bytes <= INLINE_BYTES {
+            inline
+        } else if place >= area {
+            cells.start(cells.from_peer(place - area, bytes)?)
+        } else if place + bytes <= area {
+            // SAFETY: the frame lies within the payload.
+            unsafe { self.memory.payload.add(place) }
+        } else {
+            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes at {place}, of {area}")));
+        };
+        let most = self.memory.frame_bytes;
+        if bytes > most || bytes < self.read {
+            return Err(LinkError::Protocol(format!("a frame of {bytes} bytes where at most {most} fit")));
         }
-        // SAFETY: a frame that isn't inline lies within the payload.
-        let start = if bytes <= INLINE_BYTES { inline } else { unsafe { self.memory.payload.add(place) } };
-        // SAFETY: the frame lies in the ring and `read` is at most `bytes`; the frame isn't written while it is filled, and
+        // SAFETY: the frame lies in the ring or a cell, and `read` is at most `bytes`; the frame isn't written while it is filled, and
         // the borrow of `self` ends before `advance`.
         let unread = unsafe { std::slice::from_raw_parts(start.add(self.read), bytes - self.read) };
         Ok(Some(Head {
@@ -61,15 +70,15 @@ impl RingReceiver {
     /// # Panics
     /// If there is no head frame, or it has fewer unread bytes.
     #[inline]
-    pub(crate) fn advance(&mut self, bytes: usize) -> bool {
-        let left = self.head().ok().flatten().expect("advance follows a head").left;
+    pub(super) fn advance(&mut self, cells: &mut Cells, bytes: usize) -> bool {
+        let left = self.head(cells).ok().flatten().expect("advance follows a head").left;
         assert!(bytes <= left, "advanced {bytes} bytes over a frame with {left} unread");
         if bytes < left {
             self.read += bytes;
             return false;
         }
         self.read = 0;
-        self.touch();
+        self.give_back(cells);
         self.next += 1;
         // SAFETY: the credit line is valid (`new`), and only this receiver stores to it.
         let credit = unsafe { &*self.memory.credit };
@@ -78,16 +87,24 @@ impl RingReceiver {
         true
     }
 
-    /// Writes into every line of the head frame's payload, which nobody reads any more, if the sender asks for it: README,
-    /// "lines on the way back".
+    /// The head frame's payload isn't read any more: its cell is this rank's; or every line of it is written into, if the
+    /// sender asks for it (README, "lines on the way back").
     #[inline]
-    fn touch(&self) {
+    fn give_back(&self, cells: &mut Cells) {
         // SAFETY: as in `head`; the frame is this receiver's until `consumed` says otherwise.
         let line = unsafe { &*self.memory.lines.add(self.memory.slot(self.next)) };
         // SAFETY: as above.
         let (bytes, place) = line.frame.with(|frame| unsafe { ((*frame).bytes, (*frame).place as usize) });
-        if bytes & TOUCH != 0 {
-            self.touch_payload(place, (bytes & !TOUCH) as usize);
+        let length = (bytes & !TOUCH) as usize;
+        if length <= INLINE_BYTES {
+            return;
+        }
+        if place >= self.memory.payload_bytes {
+            if let Ok(cell) = cells.from_peer(place - self.memory.payload_bytes, length) {
+                cells.put(cell);
+            }
+        } else if bytes & TOUCH != 0 {
+            self.touch_payload(place, length);
         }
     }
 

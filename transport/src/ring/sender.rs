@@ -1,13 +1,14 @@
 //! The sending end of a ring.
 
 use super::asking::Asking;
+use super::cells::Cells;
 use super::{FrameLine, INLINE_BYTES, RingMemory, TOUCH};
 use crate::extents::Extents;
 use crate::link::{Channel, Stamp};
 use crate::sync::atomic::Ordering;
 
 /// Writes frames into its own memory; reads how far the receiver has come.
-pub(crate) struct RingSender {
+pub(super) struct RingSender {
     memory: RingMemory,
     next: u64,
     consumed: u64,
@@ -24,7 +25,7 @@ impl RingSender {
     ///
     /// # Safety
     /// The memory is valid and zeroed, stays mapped while the sender lives, and no other sender writes it.
-    pub(crate) unsafe fn new(memory: RingMemory) -> RingSender {
+    pub(super) unsafe fn new(memory: RingMemory) -> RingSender {
         assert!(memory.slots.is_power_of_two() && memory.frame_bytes <= memory.payload_bytes.max(INLINE_BYTES));
         let (extents, asking) = (Extents::new(memory.payload_bytes), Asking::new(memory.payload_bytes));
         RingSender { memory, next: 0, consumed: 0, extents, asking }
@@ -33,47 +34,68 @@ impl RingSender {
     /// Puts one frame with the front of `message` into the ring and says how many bytes it took; `None` when there is no
     /// room.
     #[inline]
-    pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
+    pub(super) fn send(&mut self, cells: &mut Cells, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
         let bytes = message.len().min(self.memory.frame_bytes);
-        let place = self.room_for(bytes)?;
-        let start = self.asking.start(bytes);
-        let touch = if bytes > INLINE_BYTES && self.asking.next() { TOUCH } else { 0 };
-        // SAFETY: the slot is one of `slots`, so the line lies in the ring, and the place is within the payload (`new`).
-        // Both are free (README, "consume before reuse"), so the receiver doesn't read them, and no one else writes them.
+        if !self.has_slot() {
+            return None;
+        }
+        if bytes <= INLINE_BYTES {
+            self.publish(channel, stamp, message, bytes, 0);
+        } else if let Some(cell) = cells.take(bytes) {
+            // SAFETY: the cell is this rank's until the frame is published (README, "cells that change hands"), and that long.
+            unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), cells.start(cell), bytes) };
+            self.publish(channel, stamp, message, bytes, self.memory.payload_bytes + cell);
+        } else {
+            let place = self.room_for(bytes)?;
+            let start = self.asking.start(bytes);
+            let touch = if self.asking.next() { TOUCH as usize } else { 0 };
+            // SAFETY: the place is within the payload and free (README, "consume before reuse"), so the receiver doesn't read
+            // it, and no one else writes it.
+            unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), self.memory.payload.add(place), bytes) };
+            self.extents.take(self.next, &(place..place + bytes));
+            self.publish(channel, stamp, message, bytes | touch, place);
+            self.asking.end(start, bytes);
+        }
+        Some(bytes)
+    }
+
+    /// Fills the next slot, with the front of `message` if it is short.
+    #[inline]
+    fn publish(&mut self, channel: Channel, stamp: Stamp, message: &[u8], bytes: usize, place: usize) {
+        // SAFETY: the slot is one of `slots`, so the line lies in the ring (`new`). It is free (README, "consume before
+        // reuse"), so the receiver doesn't read it, and no one else writes it.
         unsafe {
             let line = &*self.memory.lines.add(self.memory.slot(self.next));
             line.frame.with_mut(|frame: *mut FrameLine| {
                 (*frame).channel = channel.0;
                 (*frame).stamp = stamp.0;
-                (*frame).bytes = bytes as u32 | touch;
+                (*frame).bytes = bytes as u32;
                 (*frame).place = place as u32;
-                let target = if bytes <= INLINE_BYTES {
-                    (&raw mut (*frame).inline).cast::<u8>()
-                } else {
-                    self.memory.payload.add(place)
-                };
-                std::ptr::copy_nonoverlapping(message.as_ptr(), target, bytes);
+                if bytes <= INLINE_BYTES {
+                    let inline = (&raw mut (*frame).inline).cast::<u8>();
+                    std::ptr::copy_nonoverlapping(message.as_ptr(), inline, bytes);
+                }
             });
             // README, "publish before read".
             line.published.store(self.next + 1, Ordering::Release);
         }
-        self.asking.end(start, bytes);
-        if bytes > INLINE_BYTES {
-            self.extents.take(self.next, &(place..place + bytes));
-        }
         self.next += 1;
-        Some(bytes)
     }
 
-    /// Where a payload of that many bytes may lie, if there is a slot and room.
+    /// Whether there is a free slot.
+    #[inline]
+    fn has_slot(&mut self) -> bool {
+        let has = |ring: &RingSender| ring.next < ring.consumed + ring.memory.slots;
+        has(self) || {
+            self.look_for_room();
+            has(self)
+        }
+    }
+
+    /// Where in the payload's area that many bytes may lie, if there is room.
     #[inline]
     fn room_for(&mut self, bytes: usize) -> Option<usize> {
-        let find = |ring: &RingSender| {
-            if ring.next >= ring.consumed + ring.memory.slots {
-                return None;
-            }
-            if bytes <= INLINE_BYTES { Some(0) } else { ring.extents.find_within(ring.asking.front(), bytes) }
-        };
+        let find = |ring: &RingSender| ring.extents.find_within(ring.asking.front(), bytes);
         find(self).or_else(|| {
             self.look_for_room();
             find(self)

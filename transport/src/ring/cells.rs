@@ -59,7 +59,7 @@ impl Cells {
 
     /// The own number of the cell that the peer gives that number.
     #[inline]
-    pub(super) fn from_peer(&self, theirs: usize, bytes: usize) -> Result<usize, LinkError> {
+    pub(super) fn of_peer(&self, theirs: usize, bytes: usize) -> Result<usize, LinkError> {
         let cell = (theirs + CELLS) % (2 * CELLS);
         if theirs >= 2 * CELLS || bytes > self.bytes || self.owned[..self.count].contains(&(cell as u8)) {
             return Err(LinkError::Protocol(format!(
@@ -108,7 +108,7 @@ mod tests {
                         under_way[way].push_back((cell, from.start(cell)));
                     }
                 } else if let Some((cell, start)) = under_way[way].pop_front() {
-                    let cell = to.from_peer(cell, 64).unwrap();
+                    let cell = to.of_peer(cell, 64).unwrap();
                     prop_assert_eq!(to.start(cell), start);
                     to.put(cell);
                     read_last[way] = Some(cell);
@@ -128,11 +128,11 @@ mod tests {
         let mut memory = [0u8; 2 * CELLS * 64];
         let (mut one, mut other) = ends(64, &mut memory);
         let cell = one.take(10).unwrap();
-        assert!(other.from_peer(cell, 65).is_err(), "longer than a cell");
-        assert!(other.from_peer(2 * CELLS, 1).is_err(), "no such cell");
-        let got = other.from_peer(cell, 10).unwrap();
+        assert!(other.of_peer(cell, 65).is_err(), "longer than a cell");
+        assert!(other.of_peer(2 * CELLS, 1).is_err(), "no such cell");
+        let got = other.of_peer(cell, 10).unwrap();
         other.put(got);
-        assert!(other.from_peer(cell, 10).is_err(), "handed over twice");
+        assert!(other.of_peer(cell, 10).is_err(), "handed over twice");
         assert!(one.take(65).is_none());
         assert!(ends(0, &mut memory).0.take(1).is_none(), "no cells");
     }

@@ -43,7 +43,7 @@ impl RingReceiver {
         let start = if bytes <= INLINE_BYTES {
             inline
         } else if place >= area {
-            cells.start(cells.from_peer(place - area, bytes)?)
+            cells.start(cells.of_peer(place - area, bytes)?)
         } else if place + bytes <= area {
             // SAFETY: the frame lies within the payload.
             unsafe { self.memory.payload.add(place) }
@@ -100,7 +100,7 @@ impl RingReceiver {
             return;
         }
         if place >= self.memory.payload_bytes {
-            if let Ok(cell) = cells.from_peer(place - self.memory.payload_bytes, length) {
+            if let Ok(cell) = cells.of_peer(place - self.memory.payload_bytes, length) {
                 cells.put(cell);
             }
         } else if bytes & TOUCH != 0 {

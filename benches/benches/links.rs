@@ -106,7 +106,7 @@ fn turn(end: &mut Endpoint, first: bool) {
     if !first {
         show(end);
     }
-    end.board().expect("as above").finish();
+    end.finish_turn();
 }
 
 /// How long `near` takes on rank 0, while rank 1 does `far`, after a round trip.

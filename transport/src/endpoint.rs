@@ -172,6 +172,38 @@ impl Endpoint {
     #[inline]
     pub fn publish(&mut self, heading: Heading, message: &[u8]) {
         self.board.as_mut().expect("there are boards").publish(heading, message);
+        self.touch_boards();
+    }
+
+    /// Publishes the next turn before it is this rank's: [`Board::publish_ahead`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no board.
+    pub fn publish_ahead(&mut self, heading: Heading, message: &[u8]) -> bool {
+        let published = self.board.as_mut().expect("there are boards").publish_ahead(heading, message);
+        if published {
+            self.touch_boards();
+        }
+        published
+    }
+
+    /// Ends the turn of this rank's board: [`Board::finish`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no board.
+    #[inline]
+    pub fn finish_turn(&mut self) {
+        let somebody_may_wait = self.board.as_mut().expect("there are boards").finish();
+        if somebody_may_wait {
+            self.touch_boards();
+        }
+    }
+
+    /// All who see this rank's board have something to see.
+    #[inline]
+    fn touch_boards(&mut self) {
         self.links.iter_mut().flatten().filter_map(Link::ring).for_each(RingLink::touch);
     }
 

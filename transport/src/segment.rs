@@ -7,7 +7,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::board::{self, BoardLine, BoardMemory, PAIR_BYTES, PairMemory};
+use crate::board::{self, BoardLine, BoardMemory, FinishedLine, PAIR_BYTES, PairMemory};
 use crate::memory::{Region, Stretch};
 use crate::ring::{CELLS, CreditLine, RingMemory, SlotLine};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -70,7 +70,7 @@ impl Geometry {
 
     fn hall_offset(&self) -> usize {
         let lines = board::slots(self.neighbours as usize) * board::LINES * size_of::<BoardLine>();
-        (self.board_offset() + lines).next_multiple_of(4096)
+        (self.board_offset() + size_of::<FinishedLine>() + lines).next_multiple_of(4096)
     }
 
     fn board_offset(&self) -> usize {
@@ -222,12 +222,14 @@ impl Segment {
     /// The owner's board.
     pub(crate) fn board(&self) -> BoardMemory {
         let g = &self.geometry;
-        // SAFETY: the lines and the hall lie behind the rings, within the segment (`total_bytes`).
-        let (start, hall) = unsafe {
-            let start = self.region.start();
-            (start.add(g.board_offset()), start.add(g.hall_offset()))
+        // SAFETY: the board's lines and the hall lie behind the rings, within the segment (`total_bytes`).
+        let (finished, start, hall) = unsafe {
+            let (board, hall) = (g.board_offset(), g.hall_offset());
+            let at = |offset| self.region.start().add(offset);
+            (at(board), at(board + size_of::<FinishedLine>()), at(hall))
         };
         BoardMemory {
+            finished: finished.cast(),
             start: start.cast(),
             slots: board::slots(g.neighbours as usize) as u64,
             lines: board::LINES,

@@ -82,7 +82,7 @@ impl Exchange {
             return self.progress_in_pieces((plan, posting), memory, stamps, endpoint);
         }
         let mut moved = false;
-        if !self.published {
+        if !self.published && board.published() <= self.turn.number {
             board.begin(posting.swaps);
             if let Some(rank) = board.crowded_by(posting.publishes.len()) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
@@ -91,9 +91,26 @@ impl Exchange {
             // SAFETY: nothing writes the input but the end of this exchange, and `read` panics beyond the buffer.
             let message = unsafe { memory.read(Buffer::Input, posting.publishes.clone()) };
             endpoint.publish(Heading { stamp: stamps.own(), history: self.turn.history }, message);
-            (self.published, moved) = (true, true);
+            moved = true;
         }
+        self.published = true;
         Ok(self.collect((plan, posting), memory, stamps, endpoint)? || moved)
+    }
+
+    /// Publishes what this rank brings before it is this exchange's turn, if that goes; whether it did.
+    pub(super) fn publish_ahead(
+        turn: Turn,
+        posting: &Posting,
+        memory: &Memory,
+        stamps: &Stamps,
+        endpoint: &mut Endpoint,
+    ) -> bool {
+        if posting.pieces.is_some() || posting.tells || posting.swaps {
+            return false;
+        }
+        // SAFETY: nothing writes the input but the end of this exchange, and `read` panics beyond the buffer.
+        let message = unsafe { memory.read(Buffer::Input, posting.publishes.clone()) };
+        endpoint.publish_ahead(Heading { stamp: stamps.own(), history: turn.history }, message)
     }
 
     /// Takes what there is of the others' messages, once this rank has published its own; whether anything moved.
@@ -142,7 +159,7 @@ impl Exchange {
         if !posting.folds {
             keep_own(me, posting, memory);
         }
-        board.finish();
+        endpoint.finish_turn();
         self.done = true;
         Ok(true)
     }

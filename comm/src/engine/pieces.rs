@@ -160,7 +160,7 @@ impl Exchange {
         if !self.unfit {
             keep_own(me, posting, memory);
         }
-        board.finish();
+        endpoint.finish_turn();
         self.done = true;
         Ok(true)
     }

@@ -1,6 +1,7 @@
 //! The short way for a small blocking call: over the boards, in the caller's thread, without becoming a call under way
 //! unless it has to wait.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::active::Active;
@@ -16,6 +17,9 @@ use crate::error::{CallName, Result};
 
 /// Looks that follow each other at once: a rest takes as long as a line's way from the peer.
 const RESTLESS: u32 = 100;
+
+/// Of calls that run together, how many are published at most before the first of them is finished. Boards have more slots.
+const AHEAD: usize = 32;
 
 /// A call over the boards, ready to run.
 pub(crate) struct Quick<'a> {
@@ -51,6 +55,45 @@ impl Core {
             } else {
                 std::thread::yield_now();
             }
+        }
+    }
+
+    /// Runs calls one after the other while nothing else is under way. What this rank brings to the next few is there before
+    /// their turn: who waits for it finds more than one when it gets to look.
+    pub(crate) fn run_all_quick<'a>(
+        &mut self,
+        attention: &Attention,
+        mut calls: impl Iterator<Item = Quick<'a>>,
+    ) -> Result<()> {
+        if !self.endpoint.board().is_some_and(|board| board.gets_ahead()) {
+            return calls.try_for_each(|quick| self.run_quick(attention, quick));
+        }
+        let mut next = VecDeque::with_capacity(AHEAD);
+        loop {
+            next.extend(calls.by_ref().take(AHEAD - next.len()));
+            self.publish_ahead(&next);
+            let Some(quick) = next.pop_front() else { return Ok(()) };
+            self.run_quick(attention, quick)?;
+        }
+    }
+
+    fn publish_ahead(&mut self, calls: &VecDeque<Quick<'_>>) {
+        let mut any = false;
+        for Quick { plan, memory, stamps, turn, .. } in calls {
+            let published = self.endpoint.board().expect("all ranks have agreed that there are boards").published();
+            if turn.number < published {
+                continue;
+            }
+            // A turn between may be another thread's call.
+            let posting = plan.posting.as_ref().expect("a call over the boards has a posting");
+            let goes = turn.number == published;
+            if !goes || !Exchange::publish_ahead(*turn, posting, memory, stamps, &mut self.endpoint) {
+                break;
+            }
+            any = true;
+        }
+        if any {
+            self.endpoint.ring_peers();
         }
     }
 

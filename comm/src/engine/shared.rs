@@ -114,9 +114,9 @@ impl Engine {
     }
 
     /// As [`Engine::run_quick`], several calls one after the other.
-    pub(crate) fn run_all_quick<'a>(&self, mut calls: impl Iterator<Item = Quick<'a>>) -> Option<Result<()>> {
+    pub(crate) fn run_all_quick<'a>(&self, calls: impl Iterator<Item = Quick<'a>>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
-        Some(core.safely(|core| calls.try_for_each(|quick| core.run_quick(&self.inner.attention, quick))))
+        Some(core.safely(|core| core.run_all_quick(&self.inner.attention, calls)))
     }
 
     /// Hands a call to the engine and returns at once.

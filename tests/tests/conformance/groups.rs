@@ -134,10 +134,43 @@ fn a_group_of_small_calls_gives_what_single_calls_give() {
     }
 }
 
+/// More calls than boards have slots, of which a rank publishes many before it finishes the first; now and then a rank comes
+/// so late that the others sleep.
+#[test]
+fn ranks_of_a_group_may_get_ahead_of_each_other() {
+    const CALLS: usize = 150;
+    for ranks in [3, 4] {
+        on_each(Wire::Inproc, ranks, |comm| {
+            let me = comm.rank();
+            let length = |k: usize| if k % 29 == 28 { 20_000 } else { 1 + k % 7 * 40 };
+            let of = |rank: usize, k: usize| vec![(rank * 1000 + k) as u32; length(k)];
+            let sum = |k: usize| (0..ranks).map(|rank| (rank * 1000 + k) as u32).sum::<u32>();
+            for turn in 0..6 {
+                let mut buffers: Vec<Vec<u32>> = (0..CALLS).map(|k| of(me, k)).collect();
+                let mut group = comm.group();
+                for (k, buffer) in buffers.iter_mut().enumerate() {
+                    match k % 5 {
+                        0 => group.broadcast(buffer, k % ranks),
+                        _ => group.all_reduce_in_place(buffer, ReduceOp::Sum),
+                    };
+                }
+                if turn % ranks == me {
+                    std::thread::sleep(std::time::Duration::from_millis(30));
+                }
+                group.run().unwrap();
+                for (k, buffer) in buffers.iter().enumerate() {
+                    let want = if k % 5 == 0 { (k % ranks * 1000 + k) as u32 } else { sum(k) };
+                    assert_eq!(*buffer, vec![want; length(k)], "{ranks} ranks, turn {turn}, call {k}");
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn a_group_in_another_order_is_an_error_on_every_rank() {
-    for wire in Wire::THREADS {
-        let ends = at_once(world(wire, 2), |comm| {
+    for (wire, ranks) in Wire::THREADS.into_iter().flat_map(|wire| [(wire, 2), (wire, 4)]) {
+        let ends = at_once(world(wire, ranks), |comm| {
             let run = |lengths: [usize; 2]| {
                 let mut buffers = lengths.map(|length| vec![1i32; length]);
                 let mut group = comm.group();

@@ -35,9 +35,16 @@ pub(crate) struct BoardLine {
     bytes: UnsafeCell<[u8; LINE_BYTES]>,
 }
 
+/// How many turns its owner has finished, written by the owner alone.
+#[repr(C, align(128))]
+pub(crate) struct FinishedLine {
+    finished: AtomicU64,
+}
+
 /// Where a board lies. The pointers stay valid as long as whoever made the value keeps the memory mapped.
 #[derive(Clone, Copy)]
 pub(crate) struct BoardMemory {
+    pub(crate) finished: *const FinishedLine,
     /// `slots` times `lines` lines.
     pub(crate) start: *const BoardLine,
     /// How many turns are kept; a power of two.
@@ -51,6 +58,13 @@ pub(crate) struct BoardMemory {
 
 /// Bytes of a long message that become readable together.
 pub(super) const PIECE_BYTES: usize = 16 << 10;
+
+#[cfg(all(test, loom))]
+impl FinishedLine {
+    pub(super) fn new() -> FinishedLine {
+        FinishedLine { finished: AtomicU64::new(0) }
+    }
+}
 
 impl BoardLine {
     #[cfg(all(test, loom))]
@@ -114,10 +128,18 @@ impl BoardMemory {
         unsafe { &*self.start.add(place) }
     }
 
-    /// The highest turn plus one that the slot of `turn` has held; 0 if none.
+    /// How many turns the board's owner has finished.
     #[inline(always)]
-    pub(super) fn published(&self, turn: u64) -> u64 {
-        self.line(turn, 0).sequence()
+    pub(super) fn finished(&self) -> u64 {
+        // SAFETY: mapped (the struct's text).
+        unsafe { (*self.finished).finished.load(Ordering::Acquire) }
+    }
+
+    /// Says that of the board's owner.
+    #[inline(always)]
+    pub(super) fn finish(&self, turns: u64) {
+        // SAFETY: as above. README, "read before reuse".
+        unsafe { (*self.finished).finished.store(turns, Ordering::Release) }
     }
 
     /// Publishes a turn; a long message at that place of the hall.

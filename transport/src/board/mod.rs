@@ -9,7 +9,7 @@ mod pair;
 use std::ops::Range;
 
 pub use line::Heading;
-pub(crate) use line::{BoardLine, BoardMemory};
+pub(crate) use line::{BoardLine, BoardMemory, FinishedLine};
 use pair::Pair;
 pub(crate) use pair::{PAIR_BYTES, PairMemory};
 
@@ -48,8 +48,10 @@ pub struct Board {
     theirs: Box<[Option<BoardMemory>]>,
     /// The turn that is next or under way.
     turn: u64,
-    /// The highest turn plus one that each rank is known to have published.
-    seen: Box<[u64]>,
+    /// How many turns each rank is known to have finished.
+    finished: Box<[u64]>,
+    /// How many turns of this rank are published: where it has got ahead, more than `turn + 1`.
+    published: u64,
     /// Bytes of this turn taken from each rank.
     taken: Box<[usize]>,
     /// Where this rank's long messages lie.
@@ -93,10 +95,23 @@ impl Board {
 
     fn over(mine: BoardMemory, theirs: Box<[Option<BoardMemory>]>, segments: Vec<SharedSegment>) -> Board {
         let size = theirs.len();
-        let seen = theirs.iter().map(|board| if board.is_some() { 0 } else { u64::MAX }).collect();
+        let finished = theirs.iter().map(|board| if board.is_some() { 0 } else { u64::MAX }).collect();
         let (taken, scratch, extents) = (vec![0; size].into(), Vec::new(), Extents::new(mine.hall_bytes));
         let (pair, swaps, swapped) = (None, false, None);
-        Board { mine, theirs, turn: 0, seen, taken, extents, scratch, pair, swaps, swapped, _segments: segments }
+        Board {
+            mine,
+            theirs,
+            turn: 0,
+            finished,
+            published: 0,
+            taken,
+            extents,
+            scratch,
+            pair,
+            swaps,
+            swapped,
+            _segments: segments,
+        }
     }
 
     /// The turn that is next or under way.
@@ -126,13 +141,12 @@ impl Board {
         if self.swaps {
             return self.swapped.map(|_| self.other());
         }
-        let needed = (self.turn + 2).saturating_sub(self.mine.slots);
-        if let Some(rank) = self.behind(needed) {
+        if let Some(rank) = self.behind((self.turn + 1).saturating_sub(self.mine.slots)) {
             return Some(rank);
         }
         while !self.mine.is_short(bytes) && self.extents.find(bytes).is_none() {
             let oldest = self.extents.oldest().expect("an empty hall has room for the longest message");
-            if let Some(rank) = self.behind(oldest + 2) {
+            if let Some(rank) = self.behind(oldest + 1) {
                 return Some(rank);
             }
             self.extents.release_below(oldest + 1);
@@ -152,23 +166,50 @@ impl Board {
             && self.pair.as_ref().is_some_and(Pair::has_the_last)
         {
             let other = self.other();
-            self.seen[other] = self.seen[other].max(turn + 1);
+            self.finished[other] = self.finished[other].max(turn);
             self.swapped = None;
         }
     }
 
-    /// A rank that has not published so many turns.
+    /// A rank that has not finished so many turns.
     #[inline]
     fn behind(&mut self, turns: u64) -> Option<usize> {
-        (0..self.theirs.len()).find(|rank| self.seen[*rank] < turns && !self.has_published(*rank, turns))
+        (0..self.theirs.len()).find(|rank| self.finished[*rank] < turns && !self.has_finished(*rank, turns))
     }
 
     #[cold]
-    fn has_published(&mut self, rank: usize, needed: u64) -> bool {
+    fn has_finished(&mut self, rank: usize, turns: u64) -> bool {
         let board = self.theirs[rank].as_ref().expect("of another rank");
-        // A later turn in the same slot shows that the needed one has been published, too.
-        self.seen[rank] = self.seen[rank].max(board.published(needed - 1));
-        self.seen[rank] >= needed
+        self.finished[rank] = self.finished[rank].max(board.finished());
+        self.finished[rank] >= turns
+    }
+
+    /// Publishes the first turn that is not [published](Board::published) yet, before the ones in front of it are finished, if
+    /// its message is short and nobody is in the way. Whether it did.
+    pub fn publish_ahead(&mut self, heading: Heading, message: &[u8]) -> bool {
+        let turn = self.published;
+        let goes = self.gets_ahead() && self.mine.is_short(message.len());
+        if !goes || self.behind((turn + 1).saturating_sub(self.mine.slots)).is_some() {
+            return false;
+        }
+        // SAFETY: this value alone writes the board, and everybody has finished the turns that used the slot before.
+        unsafe { self.mine.publish(turn, heading, message, 0) };
+        self.published = turn + 1;
+        true
+    }
+
+    /// Whether turns can be published ahead: two ranks hand cells to and fro instead.
+    #[inline]
+    #[must_use]
+    pub fn gets_ahead(&self) -> bool {
+        self.pair.is_none()
+    }
+
+    /// How many turns of this rank are published.
+    #[inline]
+    #[must_use]
+    pub fn published(&self) -> u64 {
+        self.published
     }
 
     /// Publishes this rank's part of the turn. Nobody is [in the way](Board::crowded_by).
@@ -183,6 +224,8 @@ impl Board {
             "a turn may be published when nobody reads the one it overwrites"
         );
         let turn = self.turn;
+        debug_assert_eq!(turn, self.published, "a turn is published once");
+        self.published = turn + 1;
         if let Some(pair) = self.swapping() {
             return pair.publish(turn, heading, message);
         }
@@ -201,18 +244,16 @@ impl Board {
     ///
     /// If it is this rank, here and in the calls below.
     #[inline]
-    pub fn heading(&mut self, rank: usize) -> Option<Heading> {
+    pub fn heading(&self, rank: usize) -> Option<Heading> {
         let board = self.theirs[rank].as_ref().expect("of another rank");
         let in_slot = || board.heading(self.turn);
         let in_cell = || self.pair.as_ref()?.heading();
         // In the other place it shows that the rank makes another call, which the heading says. What is in the slot is of this
         // turn; what is in the cell may be of a later one, and then this one's is in the slot by now.
-        let heading = match self.swaps {
+        match self.swaps {
             true => in_cell().map(|later| in_slot().unwrap_or(later)).or_else(in_slot),
             false => in_slot().or_else(|| in_cell().map(|later| in_slot().unwrap_or(later))),
-        }?;
-        self.seen[rank] = self.turn + 1;
-        Some(heading)
+        }
     }
 
     /// What this rank and another said of the last turns, latest first, as far as both boards still show it.
@@ -303,15 +344,19 @@ impl Board {
         self.taken[rank] = 0;
     }
 
-    /// Ends the turn: nothing of it is looked at any more.
+    /// Ends the turn: nothing of it is looked at any more. Whether another rank may wait for that.
     #[inline]
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self) -> bool {
+        let swaps = self.swaps;
         if let Some(pair) = self.swapping() {
             pair.finish();
             self.swapped = Some(self.turn);
+        } else {
+            self.mine.finish(self.turn + 1);
         }
         self.taken.fill(0);
         self.swaps = false;
         self.turn += 1;
+        !swaps
     }
 }

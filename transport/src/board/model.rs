@@ -3,14 +3,14 @@
 
 use super::line::{FIRST_BYTES, LINE_BYTES, PIECE_BYTES};
 use super::pair::{CellLine, Pair, PairMemory};
-use super::{Board, BoardLine, BoardMemory, Heading};
+use super::{Board, BoardLine, BoardMemory, FinishedLine, Heading};
 use crate::link::Stamp;
 use loom::sync::Arc;
 
 const SLOTS: usize = 2;
 const LINES: usize = 2;
 
-struct Lines(Vec<BoardLine>);
+struct Lines(Vec<BoardLine>, FinishedLine);
 
 // SAFETY: the board orders all accesses; that is what the model checks.
 unsafe impl Send for Lines {}
@@ -18,12 +18,12 @@ unsafe impl Send for Lines {}
 unsafe impl Sync for Lines {}
 
 fn lines() -> Arc<Lines> {
-    Arc::new(Lines((0..SLOTS * LINES).map(|_| BoardLine::new()).collect()))
+    Arc::new(Lines((0..SLOTS * LINES).map(|_| BoardLine::new()).collect(), FinishedLine::new()))
 }
 
 fn memory(lines: &Lines) -> BoardMemory {
     let (hall, slots) = (std::ptr::null_mut(), SLOTS as u64);
-    BoardMemory { start: lines.0.as_ptr(), slots, lines: LINES, hall, hall_bytes: 0 }
+    BoardMemory { finished: &lines.1, start: lines.0.as_ptr(), slots, lines: LINES, hall, hall_bytes: 0 }
 }
 
 fn board(mine: &Lines, theirs: &Lines, me: usize) -> Board {
@@ -40,10 +40,12 @@ fn exchange(board: &mut Board, me: usize, turn: u8, writes: bool, reads: bool) {
     let peer = 1 - me;
     let message = [turn * 2 + me as u8; BYTES];
     let message: &[u8] = if writes { &message } else { &[] };
-    while board.crowded_by(message.len()).is_some() {
-        loom::thread::yield_now();
+    if board.published() <= u64::from(turn) {
+        while board.crowded_by(message.len()).is_some() {
+            loom::thread::yield_now();
+        }
+        board.publish(heading(turn), message);
     }
-    board.publish(heading(turn), message);
     if reads {
         let mut got = [0; BYTES];
         while board.heading(peer).is_none() || !board.take(peer, BYTES, &(0..BYTES), &mut got) {
@@ -91,6 +93,31 @@ fn a_writer_waits_for_its_reader() {
         let mut board = board(&both[0], &both[1], 0);
         (0..3).for_each(|turn| exchange(&mut board, 0, turn, true, false));
         reader.join().unwrap();
+    });
+}
+
+/// Rank 0 publishes two turns before it looks at any, rank 1 one after the other.
+#[test]
+fn turns_may_be_published_ahead() {
+    explore(|| {
+        let both = [lines(), lines()];
+        let theirs = both.clone();
+        let other = loom::thread::spawn(move || {
+            let mut board = board(&theirs[1], &theirs[0], 1);
+            (0..4).for_each(|turn| exchange(&mut board, 1, turn, true, true));
+        });
+        let mut board = board(&both[0], &both[1], 0);
+        for turn in 0..4 {
+            let ahead = board.published() as u8;
+            if (turn..4).contains(&ahead)
+                && board.publish_ahead(heading(ahead), &[ahead * 2; FIRST_BYTES + LINE_BYTES])
+                && ahead < 3
+            {
+                board.publish_ahead(heading(ahead + 1), &[(ahead + 1) * 2; FIRST_BYTES + LINE_BYTES]);
+            }
+            exchange(&mut board, 0, turn, true, true);
+        }
+        other.join().unwrap();
     });
 }
 

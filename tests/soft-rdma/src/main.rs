@@ -1,0 +1,93 @@
+//! Real verbs in a guest with soft-RoCE: see `docs/testing.md`.
+
+mod archive;
+mod cargo;
+mod command;
+mod error;
+mod guest;
+mod image;
+mod kernel;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use error::{Doing, Result};
+use guest::Guest;
+
+/// Real verbs in a guest with soft-RoCE.
+#[derive(Parser)]
+struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Boots a guest, runs a shell script in it, and ends with the script's exit status.
+    Boot(Boot),
+}
+
+#[derive(Args)]
+struct Boot {
+    /// A program that the guest has in /paceline; a test (in a folder `deps`) in /paceline/deps, without its hash.
+    #[arg(long = "with", value_name = "PROGRAM")]
+    with: Vec<PathBuf>,
+    /// What `cargo test --no-run` builds with these words, tests and programs: `-p paceline-tests --test links`, say.
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    cargo: Vec<String>,
+    /// Another file or program, and where it lies in the guest: HOST=GUEST.
+    #[arg(long, value_name = "HOST=GUEST", value_parser = pair)]
+    file: Vec<(PathBuf, PathBuf)>,
+    /// Memory of the guest, in MiB.
+    #[arg(long, default_value_t = 3072)]
+    memory: u32,
+    /// MTU of eth0, in bytes: 1500 gives RoCE 1024, 4200 gives 4096.
+    #[arg(long, default_value_t = 4200)]
+    mtu: u32,
+    /// Seconds after which the guest is killed.
+    #[arg(long, default_value_t = 170)]
+    deadline: u64,
+    /// The script, run by busybox's sh.
+    script: PathBuf,
+}
+
+fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
+    let (host, guest) = text.split_once('=').ok_or("it must be HOST=GUEST")?;
+    Ok((host.into(), guest.into()))
+}
+
+/// Where downloads and images are kept.
+fn cache() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from).join("soft-rdma")
+}
+
+fn main() -> ExitCode {
+    let Options { what } = Options::parse();
+    let ended = match what {
+        What::Boot(options) => boot(&options),
+    };
+    match ended {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("soft-rdma: {error}");
+            ExitCode::from(125)
+        }
+    }
+}
+
+fn boot(options: &Boot) -> Result<ExitCode> {
+    let script = std::fs::read_to_string(&options.script).doing(format!("reading {}", options.script.display()))?;
+    let (mut programs, files) = (options.with.clone(), options.file.clone());
+    for words in &options.cargo {
+        programs.extend(cargo::build(words)?);
+    }
+    let guest = Guest::new(script, Duration::from_secs(options.deadline));
+    let guest = Guest { memory_mib: options.memory, mtu: options.mtu, programs, files, ..guest };
+    let ended = guest.run(&cache(), |line| println!("{line}"))?;
+    eprintln!("soft-rdma: status {}, {:.1?} to boot, {:.1?} in all", ended.status, ended.boot, ended.whole);
+    Ok(u8::try_from(ended.status).map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -27,11 +27,17 @@ pub fn is_link_asked_for(name: &str) -> bool {
 }
 
 /// Kinds of links between processes that tests are to run on: shm and tcp, or what `PACELINE_TEST_LINKS` lists.
+///
+/// # Panics
+///
+/// If it lists none that joins processes.
 #[must_use]
 pub fn process_links() -> Vec<&'static str> {
     let is_listed = std::env::var("PACELINE_TEST_LINKS").is_ok_and(|listed| !listed.is_empty());
     let known = if is_listed { &["shm", "tcp", "rdma"][..] } else { &["shm", "tcp"] };
-    known.iter().copied().filter(|link| is_link_asked_for(link)).collect()
+    let links: Vec<&str> = known.iter().copied().filter(|link| is_link_asked_for(link)).collect();
+    assert!(!links.is_empty(), "PACELINE_TEST_LINKS lists no kind of link between processes");
+    links
 }
 
 /// The seed of what is drawn: `PACELINE_SEED`, or always the same one.

@@ -125,9 +125,9 @@ fn summary(mut latencies: Vec<Duration>) -> String {
 }
 
 /// Runs all cases, some at the same time.
-fn strike_all(strike: Strike, at_once: usize) {
+fn strike_all(strike: Strike, phases: &[Phase], at_once: usize) {
     let room = Room::enter();
-    for phase in Phase::ALL {
+    for phase in phases.iter().copied() {
         for links in process_links() {
             let cases = cases(strike).into_iter().filter(|case| case.phase == phase && case.links == links);
             let cases: Vec<Case> = cases.collect();
@@ -148,14 +148,19 @@ fn strike_all(strike: Strike, at_once: usize) {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_named() {
-    strike_all(Strike::Kill, 1);
+fn a_rank_that_is_killed_in_joining_is_named() {
+    strike_all(Strike::Kill, &[Phase::Joining], 1);
+}
+
+#[test]
+fn a_rank_that_is_killed_in_calls_is_named() {
+    strike_all(Strike::Kill, &[Phase::Calling, Phase::Splitting], 1);
 }
 
 #[test]
 fn a_rank_that_is_stopped_is_named_at_the_deadline() {
     // They wait for their deadlines, mostly.
-    strike_all(Strike::Stop, 8);
+    strike_all(Strike::Stop, &Phase::ALL, 8);
 }
 
 /// What a rank may do instead of its part, and the kind of error that the others get.

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use paceline_tests::process::{Plan, Process, agree, paceline, tool};
+use paceline_tests::process::{Plan, Process, agree, now, paceline, tool};
 use paceline_tests::{is_asked_for, process_links};
 
 const TIMEOUT: Duration = Duration::from_millis(2500);
@@ -51,26 +51,25 @@ fn an_interface_that_goes_down_ends_the_call() {
     if !is_guest() {
         return;
     }
-    for links in process_links().into_iter().filter(|links| *links != "shm") {
-        for size in [2, 4] {
-            let plan = Plan::new(size, "join churn=30").variable("PACELINE_LINKS", links);
-            let plan = plan.variable("PACELINE_INTERFACE", format!("={INTERFACE}"));
-            let mut job = plan.variable("PACELINE_TIMEOUT", format!("{}ms", TIMEOUT.as_millis())).all();
-            job.hear_all(&["churning"]);
-            let down = paceline_tests::process::now();
-            set_interface("down");
-            for rank in 0..size {
-                let error = job.ranks[rank].hear(&["error", "unharmed"]);
-                let took = error.at.saturating_sub(down);
-                println!("{links}, rank {rank} of {size}, after {took:.1?}: {}", error.text());
-                let is_sound = error.word == "error" && !error.peers().is_empty() && took < TIMEOUT + SLACK;
-                assert!(is_sound, "{links}: rank {rank} of {size} after {took:?}: {error:?}\n{}", job.report());
-            }
-            set_interface("up");
-            drop(job);
-        }
-        agree(2, &Plan::new(2, "join calls result").variable("PACELINE_LINKS", links).all().succeed());
+    if !process_links().contains(&"rdma") {
+        return eprintln!("skipped: packets of other links stay within the host, whatever the interface does");
     }
+    for size in [2, 4] {
+        let plan = Plan::new(size, "join churn=30").variable("PACELINE_LINKS", "rdma");
+        let mut job = plan.variable("PACELINE_TIMEOUT", format!("{}ms", TIMEOUT.as_millis())).all();
+        job.hear_all(&["churning"]);
+        let down = now();
+        set_interface("down");
+        for rank in 0..size {
+            let error = job.ranks[rank].hear(&["error", "unharmed"]);
+            let took = error.at.saturating_sub(down);
+            println!("rank {rank} of {size}, after {took:.1?}: {}", error.text());
+            let is_sound = error.word == "error" && !error.peers().is_empty() && took < TIMEOUT + SLACK;
+            assert!(is_sound, "rank {rank} of {size} after {took:?}: {error:?}\n{}", job.report());
+        }
+        set_interface("up");
+    }
+    agree(2, &Plan::new(2, "join calls result").variable("PACELINE_LINKS", "rdma").all().succeed());
 }
 
 /// The error says what the limit is, and how to raise it.

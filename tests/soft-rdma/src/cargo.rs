@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use crate::error::{Doing, Error, Result};
 
-/// What `cargo test --no-run` builds with these words: the tests, and the programs that they start.
+/// The programs that `cargo <words>` builds: `build -p paceline-tools`, say, or `test --no-run`, which builds tests and the
+/// programs of their crate, too.
 ///
 /// # Errors
 ///
-/// If it doesn't build.
-pub fn build(words: &str) -> Result<Vec<PathBuf>> {
+/// If they don't build.
+pub fn cargo<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Vec<PathBuf>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-    command.args(words.split_whitespace()).stderr(Stdio::inherit());
-    let output = command.output().doing("starting cargo")?;
+    command.args(words).args(["--quiet", "--message-format=json-render-diagnostics"]);
+    let output = command.stderr(Stdio::inherit()).output().doing("starting cargo")?;
     if !output.status.success() {
-        return Err(Error::Failed(format!("cargo test --no-run {words}: {}", output.status)));
+        return Err(Error::Failed(format!("{command:?}: {}", output.status)));
     }
     let lines = String::from_utf8_lossy(&output.stdout);
     let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -90,18 +90,29 @@ impl Guest {
         Guest { number: 1, network: Network::Alone, memory_mib: 3072, mtu: 4200, deadline, programs, files, script }
     }
 
+    /// Sees to it that all is there that every guest needs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] if the machine can't make a guest.
+    pub fn prepare(cache: &Path) -> Result<(PathBuf, Kernel, PathBuf)> {
+        let emulator = find("qemu-system-x86_64", "qemu-system-x86")?;
+        std::fs::create_dir_all(cache).doing(format!("making {}", cache.display()))?;
+        let kernel = Kernel::get(cache)?;
+        let base = base(cache, &kernel)?;
+        Ok((emulator, kernel, base))
+    }
+
     /// Boots it and runs its script; `hear` gets each line that it writes, as it comes.
     ///
     /// # Errors
     ///
     /// [`Error::Missing`] if the machine can't make a guest; if it doesn't boot, breaks down, or isn't done in time.
     pub fn run(&self, cache: &Path, mut hear: impl FnMut(&str)) -> Result<Ended> {
-        let emulator = find("qemu-system-x86_64", "qemu-system-x86")?;
-        std::fs::create_dir_all(cache).doing(format!("making {}", cache.display()))?;
-        let kernel = Kernel::get(cache)?;
+        let (emulator, kernel, base) = Guest::prepare(cache)?;
         let folder = tempfile::tempdir().doing("making a folder for the guest")?;
         let (initrd, console) = (folder.path().join("initrd"), folder.path().join("console"));
-        std::fs::copy(base(cache, &kernel)?, &initrd).doing("copying the guest's files")?;
+        std::fs::copy(base, &initrd).doing("copying the guest's files")?;
         self.append_to(&initrd, folder.path())?;
 
         let start = Instant::now();

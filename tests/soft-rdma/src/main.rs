@@ -1,12 +1,15 @@
 //! Real verbs in a guest with soft-RoCE: see `docs/testing.md`.
 
 mod archive;
+mod campaign;
 mod cargo;
 mod command;
 mod error;
 mod guest;
 mod image;
 mod kernel;
+mod report;
+mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +17,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use cargo::cargo;
 use error::{Doing, Result};
 use guest::Guest;
 
@@ -28,6 +32,8 @@ struct Options {
 enum What {
     /// Boots a guest, runs a shell script in it, and ends with the script's exit status.
     Boot(Boot),
+    /// Runs the tests that need real verbs in a guest, and reports each of them.
+    Test(campaign::Campaign),
 }
 
 #[derive(Args)]
@@ -35,7 +41,7 @@ struct Boot {
     /// A program that the guest has in /paceline; a test (in a folder `deps`) in /paceline/deps, without its hash.
     #[arg(long = "with", value_name = "PROGRAM")]
     with: Vec<PathBuf>,
-    /// What `cargo test --no-run` builds with these words, tests and programs: `-p paceline-tests --test links`, say.
+    /// What `cargo WORDS` builds: `test --no-run -p paceline-tests --test links`, say, or `build -p paceline-tools`.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     cargo: Vec<String>,
     /// Another file or program, and where it lies in the guest: HOST=GUEST.
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
     let Options { what } = Options::parse();
     let ended = match what {
         What::Boot(options) => boot(&options),
+        What::Test(options) => campaign::run(&options),
     };
     match ended {
         Ok(code) => code,
@@ -83,7 +90,7 @@ fn boot(options: &Boot) -> Result<ExitCode> {
     let script = std::fs::read_to_string(&options.script).doing(format!("reading {}", options.script.display()))?;
     let (mut programs, files) = (options.with.clone(), options.file.clone());
     for words in &options.cargo {
-        programs.extend(cargo::build(words)?);
+        programs.extend(cargo(words.split_whitespace())?);
     }
     let guest = Guest::new(script, Duration::from_secs(options.deadline));
     let guest = Guest { memory_mib: options.memory, mtu: options.mtu, programs, files, ..guest };

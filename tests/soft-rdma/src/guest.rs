@@ -34,6 +34,8 @@ pub struct Guest {
     pub number: u8,
     /// How it is joined to others.
     pub network: Network,
+    /// How many processors it has.
+    pub processors: u8,
     /// Memory, in MiB.
     pub memory_mib: u32,
     /// The interface's largest packet, in bytes.
@@ -86,8 +88,9 @@ impl Guest {
     /// A guest that is alone.
     #[must_use]
     pub fn new(script: String, deadline: Duration) -> Guest {
-        let (programs, files) = (Vec::new(), Vec::new());
-        Guest { number: 1, network: Network::Alone, memory_mib: 3072, mtu: 4200, deadline, programs, files, script }
+        let (number, network, processors) = (1, Network::Alone, 2);
+        let (memory_mib, mtu, programs, files) = (3072, 4200, Vec::new(), Vec::new());
+        Guest { number, network, processors, memory_mib, mtu, deadline, programs, files, script }
     }
 
     /// Sees to it that all is there that every guest needs.
@@ -103,6 +106,14 @@ impl Guest {
         Ok((emulator, kernel, base))
     }
 
+    /// Two guests like this one, on a network of their own that goes through `socket`, with one processor each.
+    #[must_use]
+    pub fn pair(&self, socket: &Path) -> [Guest; 2] {
+        let one = Guest { processors: 1, ..self.clone() };
+        let other = Guest { number: 2, network: Network::Connects(socket.to_owned()), ..one.clone() };
+        [Guest { network: Network::Listens(socket.to_owned()), ..one }, other]
+    }
+
     /// Boots it and runs its script; `hear` gets each line that it writes, as it comes.
     ///
     /// # Errors
@@ -116,6 +127,11 @@ impl Guest {
         self.append_to(&initrd, folder.path())?;
 
         let start = Instant::now();
+        if let Network::Connects(socket) = &self.network {
+            while !socket.exists() && start.elapsed() < self.deadline {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
         let mut child = self.command(&emulator, &kernel, &initrd, &console).spawn().doing("starting qemu")?;
         let lines = lines_of(&mut child);
         let heard = self.hear(&lines, start, &mut hear);
@@ -163,8 +179,8 @@ impl Guest {
             }
             Err(_) => Command::new(emulator),
         };
-        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-no-reboot", "-nodefaults"]);
-        command.args(["-display", "none", "-m", &self.memory_mib.to_string()]);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot", "-nodefaults"]);
+        command.args(["-display", "none", "-smp", &self.processors.to_string(), "-m", &self.memory_mib.to_string()]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initrd).args(["-append", kernel_line]);
         command.args(["-netdev", &network]);
         command.arg("-device").arg(format!("virtio-net-pci,netdev=net,mac=52:54:00:77:00:{:02x}", self.number));

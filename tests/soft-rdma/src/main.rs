@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand};
 
 use cargo::cargo;
 use error::{Doing, Result};
-use guest::Guest;
+use guest::{Ended, Guest};
 
 /// Real verbs in a guest with soft-RoCE.
 #[derive(Parser)]
@@ -53,7 +53,10 @@ struct Boot {
     /// MTU of eth0, in bytes: 1500 gives RoCE 1024, 4200 gives 4096.
     #[arg(long, default_value_t = 4200)]
     mtu: u32,
-    /// Seconds after which the guest is killed.
+    /// Two guests, a and b, that are joined by a network and both run the script; GUEST_NAME says which one it is.
+    #[arg(long)]
+    pair: bool,
+    /// Seconds after which a guest is killed.
     #[arg(long, default_value_t = 170)]
     deadline: u64,
     /// The script, run by busybox's sh.
@@ -94,7 +97,31 @@ fn boot(options: &Boot) -> Result<ExitCode> {
     }
     let guest = Guest::new(script, Duration::from_secs(options.deadline));
     let guest = Guest { memory_mib: options.memory, mtu: options.mtu, programs, files, ..guest };
-    let ended = guest.run(&cache(), |line| println!("{line}"))?;
-    eprintln!("soft-rdma: status {}, {:.1?} to boot, {:.1?} in all", ended.status, ended.boot, ended.whole);
-    Ok(u8::try_from(ended.status).map_or(ExitCode::FAILURE, ExitCode::from))
+    let cache = cache();
+    if options.pair {
+        return boot_pair(&guest, &cache);
+    }
+    let ended = guest.run(&cache, |line| println!("{line}"))?;
+    Ok(tell("the guest", ended))
+}
+
+/// Both guests' output, each line behind the guest's name; the status is the worse one.
+fn boot_pair(guest: &Guest, cache: &Path) -> Result<ExitCode> {
+    Guest::prepare(cache)?;
+    let folder = tempfile::tempdir().doing("making a folder for the network")?;
+    let guests = guest.pair(&folder.path().join("network"));
+    let ends = std::thread::scope(|scope| {
+        let run = |name, guest: &Guest| guest.run(cache, |line| println!("{name}: {line}"));
+        let threads = ["a", "b"].iter().zip(&guests).map(|(name, guest)| scope.spawn(move || run(name, guest)));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().expect("a guest's thread")).collect::<Result<Vec<Ended>>>()
+    })?;
+    let worse = ends.into_iter().max_by_key(|ended| ended.status).expect("there are two");
+    Ok(tell("the guest that fared worse", worse))
+}
+
+fn tell(name: &str, ended: Ended) -> ExitCode {
+    let Ended { status, boot, whole } = ended;
+    eprintln!("soft-rdma: {name}: status {status}, {boot:.1?} to boot, {whole:.1?} in all");
+    u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
 }

@@ -33,6 +33,15 @@ pub const SUITES: [Suite; 7] = [
 /// The tests of `paceline-tests` that the suites are of.
 pub const PROGRAMS: [&str; 4] = ["links", "processes", "faults", "verbs"];
 
+/// What two guests report, each for itself.
+pub const PAIR: [Suite; 2] = [suite("host a", "", 0), suite("host b", "", 0)];
+
+/// The script that each of two guests runs.
+#[must_use]
+pub fn pair_script(links: &str) -> String {
+    format!("PACELINE_TEST_LINKS={links}\n{}", include_str!("../guest/pair.sh"))
+}
+
 /// A script that runs suites on these links. Before and after each it says so: see [`parse`].
 #[must_use]
 pub fn script(suites: &[Suite], links: &str) -> String {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::archive::Archive;
 use crate::command::find;
 use crate::error::{Doing, Error, Result};
-use crate::image::{base, bring};
+use crate::image::{base, below, bring};
 use crate::kernel::Kernel;
 
 const INIT: &str = include_str!("../guest/init");
@@ -44,7 +44,7 @@ pub struct Guest {
     pub deadline: Duration,
     /// Programs of the host that it has, in `/paceline`, or in `/paceline/deps` if they are tests.
     pub programs: Vec<PathBuf>,
-    /// Other files of the host, and where they lie in the guest. Programs among them come with their libraries.
+    /// Other files and folders of the host, and where they lie in the guest. Programs among them come with their libraries.
     pub files: Vec<(PathBuf, PathBuf)>,
     /// The shell script that it runs.
     pub script: String,
@@ -150,7 +150,12 @@ impl Guest {
         let settings = format!("GUEST_NAME={name}\nGUEST_ADDRESS=192.168.77.{number}\nGUEST_MTU={mtu}\n");
         archive.text(Path::new("/run/settings"), &settings)?;
         for (source, target) in &self.files {
-            archive.program(source, target)?;
+            if source.is_dir() {
+                let place = |file: &Path| target.join(file.strip_prefix(source).expect("it lies below"));
+                below(source, &mut |file| archive.program(file, &place(file)))?;
+            } else {
+                archive.program(source, target)?;
+            }
         }
         for program in &self.programs {
             bring(&mut archive, program, scratch)?;

@@ -86,7 +86,11 @@ fn provider() -> Result<PathBuf> {
 }
 
 /// Every file below a folder.
-fn below(folder: &Path, each: &mut impl FnMut(&Path) -> Result<()>) -> Result<()> {
+///
+/// # Errors
+///
+/// If it can't be read, or as `each`.
+pub fn below(folder: &Path, each: &mut impl FnMut(&Path) -> Result<()>) -> Result<()> {
     for entry in std::fs::read_dir(folder).doing(format!("reading {}", folder.display()))? {
         let path = entry.doing(format!("reading {}", folder.display()))?.path();
         if path.is_dir() { below(&path, each)? } else { each(&path)? }

@@ -8,6 +8,7 @@ mod error;
 mod guest;
 mod image;
 mod kernel;
+mod measure;
 mod report;
 mod suite;
 
@@ -34,6 +35,8 @@ enum What {
     Boot(Boot),
     /// Runs the tests that need real verbs in a guest, and reports each of them.
     Test(campaign::Campaign),
+    /// Compares paceline with perftest and Open MPI on the same device, by turns.
+    Measure(measure::Measure),
 }
 
 #[derive(Args)]
@@ -44,7 +47,7 @@ struct Boot {
     /// What `cargo WORDS` builds: `test --no-run -p paceline-tests --test links`, say, or `build -p paceline-tools`.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     cargo: Vec<String>,
-    /// Another file or program, and where it lies in the guest: HOST=GUEST.
+    /// Another file, folder or program, and where it lies in the guest: HOST=GUEST.
     #[arg(long, value_name = "HOST=GUEST", value_parser = pair)]
     file: Vec<(PathBuf, PathBuf)>,
     /// Memory of the guest, in MiB.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let ended = match what {
         What::Boot(options) => boot(&options),
         What::Test(options) => campaign::run(&options),
+        What::Measure(options) => measure::run(&options),
     };
     match ended {
         Ok(code) => code,

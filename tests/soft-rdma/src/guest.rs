@@ -137,7 +137,7 @@ impl Guest {
         let heard = self.hear(&lines, start, &mut hear);
         let _ = child.kill();
         let _ = child.wait();
-        heard.map_err(|error| Error::Failed(format!("{error}\n{}", last_lines(&console, 30))))
+        heard.map_err(|error| Error::Failed(format!("{error}\n{}", last_lines(&console, 60))))
     }
 
     fn append_to(&self, initrd: &Path, scratch: &Path) -> Result<()> {
@@ -174,7 +174,7 @@ impl Guest {
         };
         // A kernel that panics reboots at once, and a machine that reboots ends.
         let kernel_line =
-            "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nowatchdog rcupdate.rcu_expedited=1";
+            "console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off nowatchdog rcupdate.rcu_expedited=1";
         // The emulator dies with this process, however that ends.
         let mut command = match find("setpriv", "util-linux") {
             Ok(setpriv) => {

@@ -81,7 +81,10 @@ fn download(folder: &Path) -> Result<PathBuf> {
     let known = known.map_err(missing)?;
     let package = known.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
     let package = package.ok_or_else(|| missing(Error::Failed("linux-image-amd64 depends on nothing".into())))?;
-    output(Command::new("apt-get").args(["download", package]).current_dir(folder)).map_err(missing)?;
+    let fetch = || output(Command::new("apt-get").args(["download", package]).current_dir(folder));
+    // Lists that are older than the archive name files that are no longer there.
+    let refresh = |error| output(Command::new("apt-get").arg("update")).map_err(|_| error);
+    fetch().or_else(|error| refresh(error).and_then(|_| fetch())).map_err(missing)?;
     let file = entries(folder)?.into_iter().find(|name| name.ends_with(".deb"));
     let file = file.ok_or_else(|| missing(Error::Failed(format!("apt-get download {package} left no file"))))?;
     Ok(folder.join(file))

@@ -19,6 +19,27 @@ pub fn is_asked_for(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
+/// Whether tests are to run on this kind of link: all are, unless `PACELINE_TEST_LINKS` lists some.
+#[must_use]
+pub fn is_link_asked_for(name: &str) -> bool {
+    let listed = std::env::var("PACELINE_TEST_LINKS").unwrap_or_default();
+    listed.is_empty() || listed.split(',').any(|link| link.trim() == name)
+}
+
+/// Kinds of links between processes that tests are to run on: shm and tcp, or what `PACELINE_TEST_LINKS` lists.
+///
+/// # Panics
+///
+/// If it lists none that joins processes.
+#[must_use]
+pub fn process_links() -> Vec<&'static str> {
+    let is_listed = std::env::var("PACELINE_TEST_LINKS").is_ok_and(|listed| !listed.is_empty());
+    let known = if is_listed { &["shm", "tcp", "rdma"][..] } else { &["shm", "tcp"] };
+    let links: Vec<&str> = known.iter().copied().filter(|link| is_link_asked_for(link)).collect();
+    assert!(!links.is_empty(), "PACELINE_TEST_LINKS lists no kind of link between processes");
+    links
+}
+
 /// The seed of what is drawn: `PACELINE_SEED`, or always the same one.
 ///
 /// # Panics

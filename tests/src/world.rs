@@ -5,6 +5,8 @@ use std::time::Duration;
 use paceline_comm::{CallOptions, Communicator, LinkKind, Rendezvous, Setup};
 use paceline_transport::rendezvous::Hub;
 
+use crate::is_link_asked_for;
+
 /// How long a call of a test may take before it counts as hung.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,10 +26,35 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Every kind.
-    pub const ALL: [Wire; 5] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Sim];
-    /// The kinds whose ranks are threads that wait in their calls.
-    pub const THREADS: [Wire; 4] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams];
+    /// Every kind that is asked for.
+    ///
+    /// # Panics
+    ///
+    /// If `PACELINE_TEST_LINKS` lists none of them.
+    #[must_use]
+    pub fn all() -> Vec<Wire> {
+        let mut wires = vec![Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Sim];
+        wires.retain(|wire| is_link_asked_for(wire.kind().name()));
+        assert!(!wires.is_empty(), "PACELINE_TEST_LINKS lists no kind of link that these tests have");
+        wires
+    }
+
+    /// The kinds, of those that are asked for, whose ranks are threads that wait in their calls.
+    #[must_use]
+    pub fn threads() -> Vec<Wire> {
+        Wire::all().into_iter().filter(|wire| *wire != Wire::Sim).collect()
+    }
+
+    /// Those of `wires` that are asked for; without any, says that what needs them is skipped.
+    #[must_use]
+    pub fn asked_for(wires: &[Wire]) -> Vec<Wire> {
+        let all = Wire::all();
+        let found: Vec<Wire> = wires.iter().copied().filter(|wire| all.contains(wire)).collect();
+        if found.is_empty() {
+            eprintln!("skipped: PACELINE_TEST_LINKS lists none of {wires:?}");
+        }
+        found
+    }
 
     /// The kind of link that must join the ranks.
     #[must_use]

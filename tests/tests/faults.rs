@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use paceline_tests::process::{Job, Plan, Room, Said, Strike, agree, random, seeds};
+use paceline_tests::process_links;
 
 const TIMEOUT: Duration = Duration::from_millis(2500);
 /// What a busy machine may add to any limit.
@@ -40,7 +41,7 @@ fn cases(strike: Strike) -> Vec<Case> {
     let mut cases = Vec::new();
     for seed in seeds(1) {
         for size in [2, 3, 4, 8] {
-            for links in ["shm", "tcp"] {
+            for links in process_links() {
                 for phase in Phase::ALL {
                     cases.push(Case { size, links, strike, phase, seed });
                 }
@@ -124,10 +125,10 @@ fn summary(mut latencies: Vec<Duration>) -> String {
 }
 
 /// Runs all cases, some at the same time.
-fn strike_all(strike: Strike, at_once: usize) {
+fn strike_all(strike: Strike, phases: &[Phase], at_once: usize) {
     let room = Room::enter();
-    for phase in Phase::ALL {
-        for links in ["shm", "tcp"] {
+    for phase in phases.iter().copied() {
+        for links in process_links() {
             let cases = cases(strike).into_iter().filter(|case| case.phase == phase && case.links == links);
             let cases: Vec<Case> = cases.collect();
             let mut latencies = Vec::new();
@@ -147,14 +148,19 @@ fn strike_all(strike: Strike, at_once: usize) {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_named() {
-    strike_all(Strike::Kill, 1);
+fn a_rank_that_is_killed_in_joining_is_named() {
+    strike_all(Strike::Kill, &[Phase::Joining], 1);
+}
+
+#[test]
+fn a_rank_that_is_killed_in_calls_is_named() {
+    strike_all(Strike::Kill, &[Phase::Calling, Phase::Splitting], 1);
 }
 
 #[test]
 fn a_rank_that_is_stopped_is_named_at_the_deadline() {
     // They wait for their deadlines, mostly.
-    strike_all(Strike::Stop, 8);
+    strike_all(Strike::Stop, &Phase::ALL, 8);
 }
 
 /// What a rank may do instead of its part, and the kind of error that the others get.
@@ -167,7 +173,7 @@ fn a_rank_that_ends_by_itself_is_named() {
         ("drop", "peer-left"),
         ("kill", "peer-died"),
     ];
-    for (links, size) in [("shm", 2), ("shm", 4), ("tcp", 3)] {
+    for (links, size) in process_links().into_iter().flat_map(|links| [(links, 2), (links, 4)]) {
         for (ending, kind) in endings {
             let victim = size - 1;
             let steps = format!("join calls {victim}:{ending} {victim}:exit=0 churn=30");
@@ -184,7 +190,7 @@ fn a_rank_that_ends_by_itself_is_named() {
 /// Late is not lost: a rank may take its time, as long as it is less than the timeout.
 #[test]
 fn a_rank_that_is_late_is_no_error() {
-    for links in ["shm", "tcp"] {
+    for links in process_links() {
         let steps = "join calls 1:sleep=1200 calls 0:sleep=1200 barrier 2:sleep=1200 calls result";
         let plan = Plan::new(3, steps).variable("PACELINE_LINKS", links).variable("PACELINE_TIMEOUT", "2500ms");
         agree(3, &plan.all().succeed());

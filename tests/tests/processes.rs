@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use paceline_tests::process::{Plan, Said, agree, shared_memory_bytes};
+use paceline_tests::process_links;
 
 const ALL: &str = "join calls result";
 
@@ -16,7 +17,7 @@ fn check_links(size: usize, links: &str, said: &[Said]) {
 
 #[test]
 fn every_collective_between_processes() {
-    for links in ["shm", "tcp"] {
+    for links in process_links() {
         for size in [1, 2, 3, 4, 7, 8] {
             let said = Plan::new(size, ALL).variable("PACELINE_LINKS", links).all().succeed();
             agree(size, &said);
@@ -53,7 +54,7 @@ fn eight_ranks_share_less_than_64_mib() {
 #[test]
 fn idle_ranks_use_no_processor_time() {
     let limit = Duration::from_millis(100);
-    for links in ["shm", "tcp"] {
+    for links in process_links() {
         let steps = "join calls barrier idle=2000 barrier blocked=2000 barrier";
         let said = Plan::new(4, steps).variable("PACELINE_LINKS", links).all().succeed();
         let used: Vec<(usize, u64)> = said
@@ -72,7 +73,7 @@ fn idle_ranks_use_no_processor_time() {
 /// The parent goes on as if there had been no child, and so do its peers.
 #[test]
 fn a_fork_after_joining_changes_nothing() {
-    for links in ["shm", "tcp"] {
+    for links in process_links() {
         for how in ["exit", "drop", "use"] {
             let steps = format!("join calls barrier fork={how} barrier calls 1:fork={how} calls result");
             agree(3, &Plan::new(3, &steps).variable("PACELINE_LINKS", links).all().succeed());

@@ -1,0 +1,78 @@
+# paceline against what else runs on the device, in rounds, so that a disturbance meets all. Writes
+# `@value <call> <ranks> <bytes> <library> <microseconds>` lines. The host puts ROUNDS and LINKS in front.
+export PACELINE_LINKS="$LINKS" PACELINE_TIMEOUT=60
+job=0
+
+# Runs $1 ranks of a program of paceline's; rank 0's output.
+ranks() {
+    size=$1 rank=1
+    shift
+    job=$((job + 1))
+    export PACELINE_SIZE=$size PACELINE_RENDEZVOUS=local://measure-$job
+    while test $rank -lt "$size"; do
+        PACELINE_RANK=$rank timeout -s KILL 90 "$@" >/dev/null 2>/tmp/complaints-$rank &
+        rank=$((rank + 1))
+    done
+    PACELINE_RANK=0 timeout -s KILL 90 "$@" 2>/tmp/complaints-0
+    wait
+    cat /tmp/complaints-* >&2
+}
+
+# A column of what one of perftest's programs says; the words are the program and its options.
+perftest() {
+    column=$1 bytes=$2
+    shift 2
+    timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" >/dev/null 2>&1 &
+    sleep 1
+    timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" 192.168.77.1 2>/dev/null |
+        awk -v bytes="$bytes" -v column="$column" '$1 == bytes { print $column }'
+    wait
+}
+
+# UCX's datagrams, by which it connects, get lost over soft-RoCE's IPv4 address; over the first, of IPv6, they arrive.
+mpi() {
+    size=$1
+    shift
+    timeout -s KILL 90 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated -n "$size" \
+        --mca pml ucx --mca btl self --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1 -x UCX_TLS=rc,ud,self \
+        -x UCX_IB_GID_INDEX=0 -x UCX_LOG_LEVEL=error "$@"
+}
+
+# Pairs the times that a loop wrote with the cells that it was given.
+pair() {
+    size=$1 library=$2
+    shift 2
+    for cell in "$@"; do
+        read -r word time || return
+        test "$word" = time || continue
+        bytes=${cell#all_reduce:f32:}
+        echo "@value all_reduce $size ${bytes%:*} $library $time"
+    done
+}
+
+CELLS="all_reduce:f32:8:200 all_reduce:f32:512:200 all_reduce:f32:4096:100 all_reduce:f32:32768:40
+    all_reduce:f32:262144:8 all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
+
+round=0
+while test $round -lt "$ROUNDS"; do
+    round=$((round + 1))
+    for pair in 65536:200 262144:60 1048576:20 4194304:6; do
+        bytes=${pair%:*} count=${pair#*:}
+        rate=$(perftest 4 "$bytes" ib_write_bw -n "$count")
+        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value sendrecv 2 " b " ib_write_bw,one_way,twice " 2 * b / $1 / 1.048576 }'
+        rate=$(perftest 4 "$bytes" ib_write_bw -b -n "$count")
+        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value sendrecv 2 " b " ib_write_bw,both_ways " 2 * b / $1 / 1.048576 }'
+        ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 5 -c 0 |
+            awk -v b="$bytes" '$1 == b { print "@value sendrecv 2 " b " paceline " $6 }'
+    done
+    echo "@value sendrecv 2 8 ib_write_lat $(perftest 6 8 ib_write_lat -n 2000)"
+    ranks 2 sendrecv_perf -b 8 -e 8 -n 2000 -w 50 -c 0 | awk '$1 == 8 { print "@value sendrecv 2 8 paceline " $6 }'
+    for size in 2 4; do
+        ranks $size side_by_side --worker $CELLS >/tmp/times
+        pair $size paceline $CELLS </tmp/times
+        if test -n "$MPI"; then
+            mpi $size loop $CELLS >/tmp/times
+            pair $size openmpi+ucx $CELLS </tmp/times
+        fi
+    done
+done

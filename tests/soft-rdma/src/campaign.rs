@@ -1,0 +1,134 @@
+//! The suites in a guest or two, reported on this machine, one line for each test.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cache;
+use crate::cargo::cargo;
+use crate::command::find;
+use crate::error::{Doing, Error, Result};
+use crate::guest::{Ended, Guest};
+use crate::report::{Heard, Totals};
+use crate::suite::{PAIR, PROGRAMS, SUITES, Says, Suite, pair_script, parse, script};
+
+/// Which tests, and on what.
+#[derive(Args)]
+pub struct Campaign {
+    /// The kind of link that the tests run on.
+    #[arg(long, default_value = "rdma")]
+    links: String,
+    /// Features of paceline-tests and paceline-tools.
+    #[arg(long, default_value = "")]
+    features: String,
+    /// Only the suites whose names contain this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Two guests that are joined by a network, with half of the ranks on each, instead of one guest.
+    #[arg(long)]
+    pair: bool,
+    /// Seconds after which a guest is killed.
+    #[arg(long, default_value_t = 170)]
+    deadline: u64,
+}
+
+/// Runs the suites; says `skipped` and why if this machine can't make a guest.
+///
+/// # Errors
+///
+/// If the tests don't build.
+pub fn run(options: &Campaign) -> Result<ExitCode> {
+    let ready = Guest::prepare(&cache()).map(drop).and_then(|()| can_build(&options.features));
+    match ready {
+        Err(Error::Missing(why)) => {
+            println!("skipped: {why}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        ready => ready?,
+    }
+    let mut tests = vec!["test", "--no-run", "-p", "paceline-tests", "--features", &options.features];
+    tests.extend(PROGRAMS.iter().flat_map(|program| ["--test", program]));
+    let mut programs = cargo(tests)?;
+    programs.extend(cargo(["build", "-p", "paceline-tools", "--bins", "--features", &options.features])?);
+
+    let guest = Guest { programs, ..Guest::new(String::new(), Duration::from_secs(options.deadline)) };
+    let mut totals = Totals::default();
+    if options.pair {
+        run_pair(options, &guest, &mut totals)?
+    } else {
+        run_one(options, guest, &mut totals)?
+    }
+    let (words, is_well) = totals.conclude();
+    println!("{words}");
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the crates that call verbs can be built here.
+fn can_build(features: &str) -> Result<()> {
+    if !features.contains("rdma") {
+        return Ok(());
+    }
+    find("cmake", "cmake")?;
+    let header = std::path::Path::new("/usr/include/infiniband/verbs.h");
+    if header.is_file() {
+        Ok(())
+    } else {
+        Err(Error::Missing("no headers of libibverbs (apt-get install libibverbs-dev)".into()))
+    }
+}
+
+fn run_one(options: &Campaign, guest: Guest, totals: &mut Totals) -> Result<()> {
+    let suites: Vec<Suite> = SUITES.into_iter().filter(|suite| suite.name.contains(&options.only)).collect();
+    if suites.is_empty() {
+        return Err(Error::Failed(format!("no suite's name contains {}", options.only)));
+    }
+    let guest = Guest { script: script(&suites, &options.links), ..guest };
+    let (mut next, mut heard) = (0, Heard::default());
+    let ended = guest.run(&cache(), |line| match parse(line) {
+        Some(Says::Begins(number)) => {
+            next = number;
+            heard = Heard::default();
+        }
+        Some(Says::Ended(status)) => {
+            totals.tell(&suites[next], &heard, Some(status));
+            next += 1;
+            heard = Heard::default();
+        }
+        None => heard.line(line),
+    });
+    tell_end("the guest", &ended, &mut heard);
+    for suite in suites.get(next..).unwrap_or_default() {
+        totals.tell(suite, &heard, None);
+        heard = Heard::default();
+    }
+    Ok(())
+}
+
+fn run_pair(options: &Campaign, guest: &Guest, totals: &mut Totals) -> Result<()> {
+    let folder = tempfile::tempdir().doing("making a folder for the network")?;
+    let guest = Guest { script: pair_script(&options.links), ..guest.clone() };
+    let guests = guest.pair(&folder.path().join("network"));
+    let ends = std::thread::scope(|scope| {
+        let run = |guest: &Guest| {
+            let mut heard = Heard::default();
+            let ended = guest.run(&cache(), |line| heard.line(line));
+            (ended, heard)
+        };
+        let threads: Vec<_> = guests.iter().map(|guest| scope.spawn(move || run(guest))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a guest's thread")).collect::<Vec<_>>()
+    });
+    for (suite, (ended, mut heard)) in PAIR.iter().zip(ends) {
+        tell_end(suite.name, &ended, &mut heard);
+        totals.tell(suite, &heard, ended.ok().map(|ended| ended.status));
+    }
+    Ok(())
+}
+
+/// Says how long a guest took, or lets `heard` say what went wrong with it.
+fn tell_end(name: &str, ended: &Result<Ended>, heard: &mut Heard) {
+    match ended {
+        Ok(ended) => println!("{name} took {:.0?} to boot and {:.0?} in all", ended.boot, ended.whole),
+        Err(error) => heard.line(&error.to_string()),
+    }
+}

@@ -8,6 +8,7 @@ use rustix::event::epoll;
 
 use crate::board::{Board, Heading};
 use crate::control::{Control, ControlEvent, QueueControl};
+use crate::cores::Cores;
 use crate::doorbell::{Doorbell, Waker};
 use crate::link::{Channel, Head, Kind, Link, LinkError, LinkKind, Stamp};
 use crate::ring::{RingLink, fence_before_waking};
@@ -23,6 +24,8 @@ pub struct Peer {
     pub pid: u32,
     /// Which ranks share a host have the same number: the lowest rank there.
     pub house: usize,
+    /// How many cores the ranks of its host may use together.
+    pub cores: usize,
 }
 
 impl std::fmt::Display for Peer {
@@ -349,9 +352,10 @@ pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
     if size == 0 {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "a group has at least one rank"));
     }
-    let peer = Peer { host: crate::machine::host_name(), pid: std::process::id(), house: 0 };
+    let cores = Cores::together([&Cores::mine()].into_iter());
+    let peer = Peer { host: crate::machine::host_name(), pid: std::process::id(), house: 0, cores };
     let peers: Arc<[Peer]> = vec![peer; size].into();
-    let geometry = Geometry::for_neighbours(size);
+    let geometry = Geometry::for_neighbours(size, cores);
     let bells = (0..size).map(|_| Doorbell::new()).collect::<std::io::Result<Vec<_>>>()?;
     if size == 1 {
         return Ok(vec![Endpoint::new(0, vec![None], peers, None, bells[0].clone())]);
@@ -388,7 +392,7 @@ pub fn random_number() -> u128 {
 /// If files for the doorbells can't be had.
 pub fn simulated(network: &SimNetwork) -> std::io::Result<Vec<Endpoint>> {
     let size = network.ranks();
-    let peer = |rank: usize| Peer { host: format!("sim{rank}"), pid: std::process::id(), house: rank };
+    let peer = |rank: usize| Peer { host: format!("sim{rank}"), pid: std::process::id(), house: rank, cores: 1 };
     let peers: Arc<[Peer]> = (0..size).map(peer).collect();
     let link = |me: usize, peer: usize| {
         let link = network.link(me, peer);

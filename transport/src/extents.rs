@@ -54,6 +54,14 @@ impl Extents {
         self.next = place.end.next_multiple_of(LINE_BYTES);
     }
 
+    /// Where nobody reads a message any more: the next one goes to the front.
+    #[inline]
+    pub(crate) fn restart(&mut self) {
+        if self.live.is_empty() {
+            self.next = 0;
+        }
+    }
+
     /// The number of the oldest message.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<u64> {
@@ -78,16 +86,19 @@ mod tests {
         /// Whatever the lengths and whenever they are released: extents are within the area and apart, and what fits into
         /// an empty area gets its place when all is released.
         #[test]
-        fn live_extents_are_apart(steps in prop::collection::vec((0usize..512, 0u64..4, any::<bool>()), 1..200)) {
+        fn live_extents_are_apart(steps in prop::collection::vec((0usize..512, 0u64..4, any::<bool>(), any::<bool>()), 1..200)) {
             const BYTES: usize = 1024;
             const FRONT: usize = 512;
             let mut extents = Extents::new(BYTES);
             let mut live: VecDeque<(u64, Range<usize>)> = VecDeque::new();
-            for (number, (bytes, released, in_front)) in steps.into_iter().enumerate() {
+            for (number, (bytes, released, in_front, restarts)) in steps.into_iter().enumerate() {
                 for _ in 0..released {
                     live.pop_front();
                 }
                 extents.release_below(live.front().map_or(u64::MAX, |(number, _)| *number));
+                if restarts {
+                    extents.restart();
+                }
                 let front = if in_front { FRONT } else { BYTES };
                 let found = extents.find_within(front, bytes);
                 prop_assert!(found.is_some() || !live.is_empty(), "{bytes} bytes have no place in an empty area");

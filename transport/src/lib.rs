@@ -9,6 +9,7 @@
 mod board;
 pub mod clock;
 pub mod control;
+mod cores;
 mod doorbell;
 pub mod endpoint;
 pub mod environment;

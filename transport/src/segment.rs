@@ -21,6 +21,8 @@ pub(crate) struct Geometry {
     pub(crate) slots: u32,
     /// Bytes that a ring's payloads share; a power of two.
     pub(crate) payload_bytes: u32,
+    /// Whether ranks share cores.
+    pub(crate) crowded: bool,
 }
 
 /// Bytes that the rings of one host together may take, as far as there are few ranks.
@@ -35,12 +37,12 @@ const FRAMES: usize = 8;
 const FRAME_BYTES: usize = 128 << 10;
 
 impl Geometry {
-    /// The cut for that many ranks on one host. Pages are taken when they are first used.
-    pub(crate) fn for_neighbours(neighbours: usize) -> Geometry {
+    /// The cut for that many ranks on one host, which may use so many cores. Pages are taken when they are first used.
+    pub(crate) fn for_neighbours(neighbours: usize, cores: usize) -> Geometry {
         let pairs = (neighbours * neighbours.saturating_sub(1)).max(1);
         let fair = 1usize << (HOST_BYTES / pairs).max(1).ilog2();
         let payload_bytes = fair.clamp(*PAYLOAD_BYTES.start(), *PAYLOAD_BYTES.end()) as u32;
-        Geometry { neighbours: neighbours as u32, slots: SLOTS, payload_bytes }
+        Geometry { neighbours: neighbours as u32, slots: SLOTS, payload_bytes, crowded: neighbours > cores }
     }
 
     fn frame_bytes(&self) -> usize {
@@ -201,6 +203,7 @@ impl Segment {
                 payload_bytes: g.payload_bytes as usize,
                 frame_bytes: g.frame_bytes(),
                 cell_bytes: g.frame_bytes(),
+                crowded: g.crowded,
             }
         }
     }
@@ -249,14 +252,14 @@ mod tests {
     #[test]
     fn a_host_full_of_ranks_takes_little() {
         for (neighbours, most) in [(2, 32 << 20), (8, 144 << 20), (40, 192 << 20), (256, 4 << 30)] {
-            let total = Geometry::for_neighbours(neighbours).total_bytes() * neighbours;
+            let total = Geometry::for_neighbours(neighbours, 2).total_bytes() * neighbours;
             assert!(total < most, "{neighbours} ranks take {total} bytes");
         }
     }
 
     #[test]
     fn a_segment_is_known_by_its_nonce_and_length() {
-        let geometry = Geometry::for_neighbours(2);
+        let geometry = Geometry::for_neighbours(2, 2);
         let segment = Segment::create(geometry, [7; 16]).unwrap();
         let file = || segment.file().try_clone_to_owned().unwrap();
         assert!(Segment::attach(file(), geometry, [7; 16]).is_ok());

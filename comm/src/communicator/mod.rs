@@ -21,7 +21,7 @@ use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, Kin, Stamps, WaitPolicy, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
-use crate::select::{Circumstances, Explanation, Facts, cores};
+use crate::select::{Circumstances, Explanation, Facts};
 
 pub use buffer::Buffer;
 pub use group::Group;
@@ -141,7 +141,7 @@ impl Communicator {
         let house = peers[rank].house;
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
         let sockets = links.contains(&Some(LinkKind::Tcp));
-        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores(), sockets));
+        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, peers[rank].cores, sockets));
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {

@@ -140,7 +140,7 @@ impl Communicator {
         }
         let links = self.inner.links.iter().flatten();
         let slowest = links.copied().max().expect("there are two ranks");
-        let mine = self.inner.facts.encode(slowest, self.local_size());
+        let mine = self.inner.facts.encode(slowest, (self.local_size(), self.peer(self.rank()).cores));
         let mut all = vec![0u8; mine.len() * self.size()];
         let first = CallOptions { timeout: Some(timeout), algorithm: Some("bruck".into()) };
         self.with(first).all_gather(&mine, &mut all)?;

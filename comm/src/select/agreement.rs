@@ -40,13 +40,13 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Facts {
-    /// What this rank, whose slowest link is `slowest` and whose host has `neighbours` ranks, tells the others.
+    /// What this rank, whose slowest link is `slowest` and whose host has `neighbours` ranks on `cores`, tells the others.
     ///
     /// Which kind of link will count isn't known yet, so it speaks of each.
-    pub(crate) fn encode(&self, slowest: LinkKind, neighbours: usize) -> [u8; FACT_BYTES] {
+    pub(crate) fn encode(&self, slowest: LinkKind, (neighbours, cores): (usize, usize)) -> [u8; FACT_BYTES] {
         let mut bytes = [0; FACT_BYTES];
         bytes[0] = slowest as u8;
-        bytes[1..5].copy_from_slice(&crowding(neighbours).to_le_bytes());
+        bytes[1..5].copy_from_slice(&crowding(neighbours, cores).to_le_bytes());
         bytes[5..HEAD_BYTES].copy_from_slice(&self.brought.overrides.digest().to_le_bytes());
         for (said, kind) in bytes[HEAD_BYTES..].chunks_exact_mut(KIND_BYTES).zip(KINDS) {
             said[..PRICES_BYTES].copy_from_slice(&self.brought.prices(kind).encode());

@@ -58,7 +58,7 @@ impl Facts {
 
     /// Of a simulated network, whose links are priced as memory.
     pub(crate) fn simulated(size: usize) -> Facts {
-        let (slowest, crowding) = (LinkKind::Inproc, crowding(size));
+        let (slowest, crowding) = (LinkKind::Inproc, crowding(size, cores()));
         Facts { slowest, crowding, prices: Prices::standard(slowest), ..Facts::unknown(size, Arc::default()) }
     }
 
@@ -151,12 +151,12 @@ impl Facts {
 
 /// The cores that this process may use, as they were when first asked for: finding out takes longer than the rest of
 /// making a small communicator.
-pub(crate) fn cores() -> usize {
+fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// How many ranks must share a core when a host has that many.
-fn crowding(neighbours: usize) -> u32 {
-    neighbours.div_ceil(cores()) as u32
+/// How many ranks must share a core when a host has that many ranks, which may use so many cores.
+fn crowding(neighbours: usize, cores: usize) -> u32 {
+    neighbours.div_ceil(cores.max(1)) as u32
 }

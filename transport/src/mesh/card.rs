@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::cores::Cores;
 use crate::link::LinkKind;
 use crate::machine;
 
@@ -20,6 +21,8 @@ pub(crate) struct Card {
     pub(crate) tcp: Vec<SocketAddr>,
     /// What kinds of links it allows.
     pub(crate) kinds: Vec<Allowed>,
+    /// Where it may run.
+    pub(crate) cores: Cores,
     /// Connections per peer that it wants.
     pub(crate) streams: u32,
 }
@@ -49,6 +52,7 @@ impl Card {
             unix: None,
             tcp: Vec::new(),
             kinds: kinds.collect(),
+            cores: Cores::mine(),
             streams,
         }
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::card::{Allowed, Card};
 use super::error::MeshError;
 use super::listen::{Switchboard, listen_unix};
+use crate::cores::Cores;
 use crate::endpoint::{Endpoint, Peer};
 use crate::link::LinkKind;
 use crate::machine;
@@ -129,8 +130,23 @@ impl Fabric {
             host: card(rank).host.clone(),
             pid: card(rank).pid,
             house: house(rank).expect("a rank shares a kernel with itself"),
+            cores: 1,
         };
-        members.iter().map(peer).collect()
+        let mut peers: Vec<Peer> = members.iter().map(peer).collect();
+        for first in 0..peers.len() {
+            if peers[first].house == first {
+                let cores = self.cores_of(members, first);
+                peers.iter_mut().filter(|peer| peer.house == first).for_each(|peer| peer.cores = cores);
+            }
+        }
+        peers.into()
+    }
+
+    /// How many cores those of a group's ranks may use together that share a host with the one of that number.
+    pub(super) fn cores_of(&self, members: &[usize], number: usize) -> usize {
+        let cards = members.iter().map(|rank| &self.cards[*rank]);
+        let shares = |card: &&Card| card.shares_kernel(&self.cards[members[number]]);
+        Cores::together(cards.filter(shares).map(|card| &card.cores))
     }
 }
 

@@ -77,7 +77,7 @@ impl<'a> Pairing<'a> {
         }
         let nonce = machine::random();
         let segment = if house.len() > 1 && (mine.allows(Allowed::Shm) || mine.allows(Allowed::Inproc)) {
-            let geometry = Geometry::for_neighbours(house.len());
+            let geometry = Geometry::for_neighbours(house.len(), calls.fabric.cores_of(calls.members, calls.me));
             Some(Arc::new(Segment::create(geometry, nonce).map_err(system("making the shared segment"))?))
         } else {
             None

@@ -86,6 +86,7 @@ mod tests {
             payload_bytes: 0,
             frame_bytes: 0,
             cell_bytes,
+            crowded: false,
         };
         let (one, other) = (ring(0), ring(CELLS * cell_bytes));
         (Cells::new(&one, &other), Cells::new(&other, &one))

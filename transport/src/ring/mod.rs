@@ -69,6 +69,8 @@ pub(crate) struct RingMemory {
     pub(crate) frame_bytes: usize,
     /// The length of a cell; 0 if there are none.
     pub(crate) cell_bytes: usize,
+    /// Whether ranks share cores.
+    pub(crate) crowded: bool,
 }
 
 impl RingMemory {

@@ -38,6 +38,7 @@ fn memory(shared: &Shared) -> RingMemory {
         payload_bytes: 0,
         frame_bytes: INLINE_BYTES,
         cell_bytes: 0,
+        crowded: false,
     }
 }
 

@@ -7,6 +7,9 @@ use crate::extents::Extents;
 use crate::link::{Channel, Stamp};
 use crate::sync::atomic::Ordering;
 
+/// Payloads up to this length are best written where the last ones were, if ranks share cores: the caches of both are one then.
+const REUSED_BYTES: usize = 8 << 10;
+
 /// Writes frames into its own memory; reads how far the receiver has come.
 pub(super) struct RingSender {
     memory: RingMemory,
@@ -95,6 +98,10 @@ impl RingSender {
     /// Where in the payload's area that many bytes may lie, if there is room.
     #[inline]
     fn room_for(&mut self, bytes: usize) -> Option<usize> {
+        if self.memory.crowded && bytes <= REUSED_BYTES {
+            self.look_for_room();
+            self.extents.restart();
+        }
         let find = |ring: &RingSender| ring.extents.find_within(ring.asking.front(), bytes);
         find(self).or_else(|| {
             self.look_for_room();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_comm::{CallOptions, Communicator, LinkKind, Rendezvous, Setup};
+use paceline_transport::rdma::RdmaOptions;
 use paceline_transport::rendezvous::Hub;
 
 /// How long a call of a test may take before it counts as hung.
@@ -19,15 +20,48 @@ pub enum Wire {
     Tcp,
     /// The same, over three connections for each pair.
     Streams,
+    /// As hosts, over a device of this host.
+    Rdma,
+    /// The same, over three queue pairs for each pair of ranks.
+    Queues,
     /// A simulated network.
     Sim,
 }
 
+/// Names the kinds of links to test, as `PACELINE_LINKS` does; all that this host can have where it is not set.
+const ASKED: &str = "PACELINE_TEST_LINKS";
+
 impl Wire {
-    /// Every kind.
-    pub const ALL: [Wire; 5] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Sim];
+    const KNOWN: [Wire; 7] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Rdma, Wire::Queues, Wire::Sim];
+
+    /// Every kind to be tested here.
+    #[must_use]
+    pub fn all() -> Vec<Wire> {
+        Wire::among(&Wire::KNOWN)
+    }
+
     /// The kinds whose ranks are threads that wait in their calls.
-    pub const THREADS: [Wire; 4] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams];
+    #[must_use]
+    pub fn threads() -> Vec<Wire> {
+        Wire::among(&Wire::KNOWN[..Wire::KNOWN.len() - 1])
+    }
+
+    /// Those of some kinds that are to be tested here.
+    #[must_use]
+    pub fn among(wires: &[Wire]) -> Vec<Wire> {
+        let asked = std::env::var(ASKED).ok().filter(|asked| !asked.is_empty());
+        let is_asked = |wire: &Wire| match &asked {
+            Some(names) => names.split(',').any(|name| name.trim() == wire.kind().name()),
+            None => wire.is_possible(),
+        };
+        wires.iter().copied().filter(is_asked).collect()
+    }
+
+    /// Whether this build and this host can have it.
+    fn is_possible(self) -> bool {
+        let has_device = || std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut found| found.next().is_some());
+        self.kind() != LinkKind::Rdma || (cfg!(feature = "rdma") && has_device())
+    }
 
     /// The kind of link that must join the ranks.
     #[must_use]
@@ -35,6 +69,7 @@ impl Wire {
         match self {
             Wire::Inproc => LinkKind::Inproc,
             Wire::Shm => LinkKind::Shm,
+            Wire::Rdma | Wire::Queues => LinkKind::Rdma,
             Wire::Tcp | Wire::Streams => LinkKind::Tcp,
             Wire::Sim => LinkKind::Sim,
         }
@@ -54,6 +89,7 @@ impl Wire {
             links: vec![self.kind()],
             interface: Some("=lo".into()),
             tcp_streams: Some(if self == Wire::Streams { 3 } else { 1 }),
+            rdma: RdmaOptions { queue_pairs: if self == Wire::Queues { 3 } else { 1 }, ..RdmaOptions::default() },
             ..Setup::new(rank, size, how)
         }
     }

@@ -224,6 +224,8 @@ impl Endpoint {
         }
         self.waker.sleeping.store(true, Ordering::Relaxed);
         fence_before_waking();
+        #[cfg(feature = "rdma")]
+        self.links.iter_mut().flatten().for_each(Link::about_to_sleep);
     }
 
     /// Sleeps until something may have changed, at most `longest`.

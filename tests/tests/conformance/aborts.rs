@@ -44,7 +44,7 @@ fn abort_while(wire: Wire, call: impl Fn(&Communicator) -> paceline_comm::Error 
 
 #[test]
 fn a_blocking_call_is_aborted_from_another_thread() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         abort_while(wire, |comm| comm.all_reduce_in_place(&mut [1u8; 3], ReduceOp::Sum).unwrap_err());
         abort_while(wire, |comm| comm.all_reduce_in_place(&mut vec![1u64; 1 << 18], ReduceOp::Sum).unwrap_err());
     }
@@ -52,7 +52,7 @@ fn a_blocking_call_is_aborted_from_another_thread() {
 
 #[test]
 fn a_started_call_is_aborted() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         abort_while(wire, |comm| match comm.start_all_reduce(vec![1u8; 3], ReduceOp::Sum) {
             Ok(work) => work.wait().unwrap_err(),
             Err(error) => error,
@@ -62,7 +62,7 @@ fn a_started_call_is_aborted() {
 
 #[test]
 fn an_idle_communicator_is_aborted_and_says_so_at_the_next_call() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let ends = at_once(world(wire, 2), |comm| {
             if comm.rank() == 0 {
                 comm.abort(REASON);

@@ -69,7 +69,7 @@ fn all_ranks_hold_equal_bits() {
 /// With two ranks there is one order only, and its mirror image, which is the same.
 #[test]
 fn two_ranks_hold_what_the_reference_gives() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for (row, data_type, op, have) in &all_reduces(wire, 2)[0] {
             let scaled =
                 [0, 1].map(|me| reference::scale(*data_type, op_of(*op, *data_type, me), &input(*data_type, *op, me)));

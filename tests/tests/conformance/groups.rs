@@ -7,7 +7,7 @@ use paceline_tests::{Random, mix, seed};
 #[test]
 fn sends_and_receives_of_a_group_may_come_in_any_order() {
     const RANKS: usize = 4;
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, RANKS, |comm| {
             let me = comm.rank();
             let len = |from: usize, to: usize, k: usize| (from * 5 + to * 3 + k * 2000) % 4000;
@@ -39,7 +39,7 @@ fn sends_and_receives_of_a_group_may_come_in_any_order() {
 
 #[test]
 fn fifty_all_reduces_go_as_one() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for ranks in [1, 2, 3] {
             on_each(wire, ranks, |comm| {
                 let mut buffers: Vec<Vec<f32>> = (0..50).map(|k| vec![k as f32; 1 + k * k * 20]).collect();
@@ -109,7 +109,7 @@ fn a_lone_half_of_a_message_to_oneself_is_refused() {
 /// Small calls of a group go one after the other; more shapes than are remembered, and all remembered.
 #[test]
 fn a_group_of_small_calls_gives_what_single_calls_give() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for (ranks, shapes) in [(2, 1), (3, 4), (4, 40)] {
             on_each(wire, ranks, |comm| {
                 let of = |k: usize, at: usize| 0.1f32 + (comm.rank() * 7 + k * 3 + at) as f32 / 3.0;
@@ -136,7 +136,7 @@ fn a_group_of_small_calls_gives_what_single_calls_give() {
 
 #[test]
 fn a_group_in_another_order_is_an_error_on_every_rank() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let ends = at_once(world(wire, 2), |comm| {
             let run = |lengths: [usize; 2]| {
                 let mut buffers = lengths.map(|length| vec![1i32; length]);

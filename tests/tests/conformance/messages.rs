@@ -12,7 +12,7 @@ fn message(from: usize, to: usize, number: usize, len: usize) -> Vec<u32> {
 #[test]
 fn messages_arrive_whole_and_in_order() {
     let lens = [0, 1, 3, 11, 12, 13, 0, 255, 4096, 33_000, 1, 700_001, 0];
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 2, |comm| {
             let (me, peer) = (comm.rank(), 1 - comm.rank());
             for (number, len) in lens.into_iter().enumerate() {
@@ -34,7 +34,7 @@ fn messages_arrive_whole_and_in_order() {
 /// Many small ones that nobody waits for meanwhile: they must not overtake one another.
 #[test]
 fn a_burst_of_messages_keeps_its_order() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 3, |comm| {
             let me = comm.rank();
             let len = |number: usize| number * 7 % 50;
@@ -56,7 +56,7 @@ fn a_burst_of_messages_keeps_its_order() {
 
 #[test]
 fn send_recv_turns_in_a_ring_and_meets_itself() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for ranks in [1, 2, 3, 5] {
             on_each(wire, ranks, |comm| {
                 let me = comm.rank();
@@ -76,7 +76,7 @@ fn send_recv_turns_in_a_ring_and_meets_itself() {
 
 #[test]
 fn two_threads_send_and_receive_on_one_communicator() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 2, |comm| {
             let (me, peer) = (comm.rank(), 1 - comm.rank());
             let len = |number: usize| [1, 300, 70_000, 0][number % 4];
@@ -97,7 +97,7 @@ fn two_threads_send_and_receive_on_one_communicator() {
 /// A random walk over all pairs, the same on all ranks.
 #[test]
 fn messages_and_collectives_may_take_turns() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 4, |comm| {
             let me = comm.rank();
             let random = &mut Random::new(mix(seed()));

@@ -73,7 +73,7 @@ fn setups_that_wish_for_different_rows_are_told() {
 /// A call may be hastier than its communicator; who is late is named, and the communicator is dead.
 #[test]
 fn a_call_has_a_timeout_of_its_own() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let ends = at_once(world(wire, 3), |comm| {
             if comm.rank() == 2 {
                 // Is there, answers nothing, calls nothing: what a rank looks like that computes too long.
@@ -97,7 +97,7 @@ fn a_call_has_a_timeout_of_its_own() {
 
 #[test]
 fn a_timeout_may_be_endless_and_a_short_one_does_not_hurt_who_is_in_time() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 2, |comm| {
             let endless = comm.with(CallOptions { timeout: Some(Duration::MAX), algorithm: None });
             endless.barrier().unwrap();

@@ -12,7 +12,7 @@ fn roll_call(comm: &Communicator, mine: u32) -> Vec<u32> {
 
 #[test]
 fn ranks_of_one_color_meet_in_the_order_of_their_keys() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 5, |comm| {
             let me = comm.rank();
             let odd = comm.split(Some(me as u64 % 2), 0).unwrap().unwrap();
@@ -32,7 +32,7 @@ fn ranks_of_one_color_meet_in_the_order_of_their_keys() {
 
 #[test]
 fn ranks_without_a_color_get_none() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 4, |comm| {
             let me = comm.rank();
             let some = comm.split((me != 1).then_some(0), 0).unwrap();
@@ -48,7 +48,7 @@ fn ranks_without_a_color_get_none() {
 
 #[test]
 fn a_part_can_be_split_again_and_outlives_its_whole() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         at_once(world(wire, 6), |comm| {
             let me = comm.rank();
             let half = comm.split(Some(me as u64 / 3), -(me as i64)).unwrap().unwrap();
@@ -71,7 +71,7 @@ fn a_part_can_be_split_again_and_outlives_its_whole() {
 
 #[test]
 fn the_whole_and_its_parts_work_side_by_side() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 4, |comm| {
             let me = comm.rank();
             let row = comm.split(Some(me as u64 / 2), 0).unwrap().unwrap();

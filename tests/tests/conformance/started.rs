@@ -7,7 +7,7 @@ use paceline_tests::world::{Wire, at_once, on_each, world};
 
 #[test]
 fn several_calls_go_on_at_once_and_are_waited_for_in_any_order() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for ranks in [1, 2, 4] {
             on_each(wire, ranks, |comm| {
                 let (me, n) = (comm.rank(), comm.size());
@@ -50,7 +50,7 @@ fn several_calls_go_on_at_once_and_are_waited_for_in_any_order() {
 
 #[test]
 fn started_messages_give_their_buffers_back() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 2, |comm| {
             let (me, peer) = (comm.rank(), 1 - comm.rank());
             let lens = [1, 0, 100_000, 7];
@@ -66,7 +66,7 @@ fn started_messages_give_their_buffers_back() {
 
 #[test]
 fn a_wait_may_be_cut_short_and_the_call_goes_on() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 2, |comm| {
             if comm.rank() == 0 {
                 let work = comm.start_all_reduce(vec![1u8; 10], ReduceOp::Sum).unwrap();
@@ -90,7 +90,7 @@ fn a_wait_may_be_cut_short_and_the_call_goes_on() {
 
 #[test]
 fn a_dropped_work_goes_on_for_the_others() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 3, |comm| {
             let work = comm.start_all_reduce(vec![1u32; 50_000], ReduceOp::Sum).unwrap();
             if comm.rank() == 1 {
@@ -106,7 +106,7 @@ fn a_dropped_work_goes_on_for_the_others() {
 /// Dropping is local: the work ends with an error here, and at those who needed this rank.
 #[test]
 fn a_communicator_dropped_under_way_ends_its_calls() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let ends = at_once(world(wire, 3), |comm| {
             if comm.rank() == 1 {
                 let work = comm.start_all_reduce(vec![1u32; 50_000], ReduceOp::Sum).unwrap();
@@ -137,7 +137,7 @@ fn a_communicator_dropped_under_way_ends_its_calls() {
 
 #[test]
 fn a_work_ends_with_its_calls_timeout() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let ends = at_once(world(wire, 2), |comm| {
             if comm.rank() == 1 {
                 return comm.recv(&mut [0u8], 0).unwrap_err();
@@ -158,7 +158,7 @@ fn a_work_ends_with_its_calls_timeout() {
 
 #[test]
 fn hundreds_of_calls_may_be_under_way() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 3, |comm| {
             let begin = |k: usize| comm.start_all_reduce(vec![k as u32; 1 + k % 50 * 40], ReduceOp::Sum).unwrap();
             let works: Vec<_> = (0..400).map(begin).collect();

@@ -5,7 +5,7 @@ use paceline_tests::world::{Wire, at_once, world};
 
 #[test]
 fn communicators_do_not_wait_for_one_another() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let (first, second) = (world(wire, 3), world(wire, 3));
         at_once(first.into_iter().zip(second).collect(), |(first, second)| {
             std::thread::scope(|scope| {
@@ -26,7 +26,7 @@ fn communicators_do_not_wait_for_one_another() {
 /// Four threads talk to four peers over one communicator, each pair in an order of its own.
 #[test]
 fn threads_share_a_communicator_for_messages() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         at_once(world(wire, 4), |comm| {
             let (comm, me) = (&comm, comm.rank());
             std::thread::scope(|scope| {

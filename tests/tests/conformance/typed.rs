@@ -20,7 +20,7 @@ fn sums(ranks: usize, range: std::ops::Range<usize>) -> Vec<i64> {
 
 #[test]
 fn every_typed_call_does_what_it_says() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for ranks in [1, 2, 3, 5] {
             on_each(wire, ranks, |comm| {
                 vectors(comm);

@@ -33,7 +33,7 @@ fn all_to_all_in_place_moves_blocks_of_other_lengths() {
 #[test]
 fn blocks_that_are_all_empty_are_a_call_all_the_same() {
     let zeros = [0; 3];
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 3, |comm| {
             for _ in 0..3 {
                 comm.all_gather_v::<f32>(&[], &mut [], &zeros).unwrap();
@@ -125,7 +125,7 @@ fn uneven_blocks_of_all_lengths() {
 /// What one rank sends is too long for its board, which the others can't know beforehand.
 #[test]
 fn one_rank_sends_more_than_the_others() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         on_each(wire, 3, |comm| {
             let longest = Board::longest(3) / 8;
             for giver in [0, 1, 2, 1] {

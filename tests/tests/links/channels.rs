@@ -10,7 +10,7 @@ use crate::traffic::{Arriving, Group, Leaving, stamp};
 /// for one of them moves the others aside.
 #[test]
 fn unfinished_messages_of_several_channels_interleave() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         for turn in 0..3u64 {
@@ -41,7 +41,7 @@ fn unfinished_messages_of_several_channels_interleave() {
 
 #[test]
 fn what_is_set_aside_keeps_its_order() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         let lens = [5, 0, 9, 30, 0, 1];
@@ -94,7 +94,7 @@ fn what_is_set_aside_keeps_its_order() {
 /// Nobody waits for a channel whose frames have been set aside in part: the rest follows them.
 #[test]
 fn a_message_may_be_set_aside_in_parts() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         let mut first = Leaving::new(0, 1, 1, 1, 200_000);

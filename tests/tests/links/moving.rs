@@ -15,7 +15,7 @@ fn lens(wire: Wire) -> &'static [usize] {
 
 #[test]
 fn messages_of_any_length_arrive_whole() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         for (number, &len) in lens(wire).iter().enumerate() {
@@ -30,7 +30,7 @@ fn messages_of_any_length_arrive_whole() {
 
 #[test]
 fn both_ways_go_at_once() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         for (number, &len) in lens(wire).iter().enumerate() {
@@ -45,7 +45,7 @@ fn both_ways_go_at_once() {
 /// One after the other on one channel, sent as far as there is room before any is read.
 #[test]
 fn messages_do_not_run_into_one_another() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         for turn in 0..20u64 {
@@ -76,7 +76,7 @@ fn messages_do_not_run_into_one_another() {
 
 #[test]
 fn empty_messages_are_messages() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         for number in 0..2000u64 {
@@ -96,7 +96,7 @@ fn empty_messages_are_messages() {
 
 #[test]
 fn every_pair_has_a_link_of_its_own() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::new(wire, 4);
         for turn in 0..6u64 {

@@ -13,7 +13,7 @@ const HELD_MAX: usize = 64 << 20;
 
 #[test]
 fn a_link_that_nobody_reads_takes_a_bounded_number_of_bytes() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         let random = &mut Random::new(mix(seed()));
         let mut group = Group::pair(wire);
         let len = if wire == Wire::Sim { 1 << 20 } else { 2 * HELD_MAX };
@@ -43,7 +43,7 @@ fn a_link_that_nobody_reads_takes_a_bounded_number_of_bytes() {
 /// Small frames take room as well.
 #[test]
 fn messages_that_nobody_reads_come_to_an_end() {
-    for wire in Wire::ALL {
+    for wire in Wire::all() {
         for len in [0, 1, 24, 100] {
             let random = &mut Random::new(mix(seed()));
             let mut group = Group::pair(wire);

@@ -65,7 +65,7 @@ fn exchange(end: &mut Endpoint, mut leaving: Option<Leaving>, mut arriving: Opti
 
 #[test]
 fn a_ball_thrown_between_sleepers_is_never_lost() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let begin = Instant::now();
         at_once(Group::pair(wire).ends, |mut end| {
             let (me, peer) = (end.me(), 1 - end.me());
@@ -92,7 +92,7 @@ fn a_ball_thrown_between_sleepers_is_never_lost() {
 /// Who waits for room sleeps as well, and both sides at once have much to send.
 #[test]
 fn a_full_link_wakes_its_sender_when_there_is_room() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         at_once(Group::pair(wire).ends, |mut end| {
             let (me, peer) = (end.me(), 1 - end.me());
             let random = &mut Random::new(mix(seed() ^ me as u64));
@@ -113,7 +113,7 @@ fn a_full_link_wakes_its_sender_when_there_is_room() {
 /// Rank 0 sleeps on three links and never knows which of them will have something.
 #[test]
 fn a_sleeper_watches_all_its_links() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         at_once(Group::new(wire, 4).ends, |mut end| {
             let me = end.me();
             let random = &mut Random::new(mix(seed() ^ me as u64));
@@ -136,7 +136,7 @@ fn a_sleeper_watches_all_its_links() {
 
 #[test]
 fn a_waker_a_notice_and_a_leaving_peer_wake_a_sleeper() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let mut ends = Group::pair(wire).ends;
         let (mut peer, mut sleeper) = (ends.pop().unwrap(), ends.pop().unwrap());
         let waker = sleeper.waker();
@@ -178,7 +178,7 @@ fn a_waker_a_notice_and_a_leaving_peer_wake_a_sleeper() {
 
 #[test]
 fn a_sleep_ends_at_its_end_and_news_that_came_before_cut_it_short() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         let mut group = Group::pair(wire);
         for _ in 0..3 {
             let begin = Instant::now();

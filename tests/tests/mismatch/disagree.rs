@@ -155,7 +155,7 @@ fn a_message_of_another_length_or_type_is_found() {
             &["4 uint8", "3 uint8"],
         ),
     ];
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for (number, (first, second, words)) in cases.iter().enumerate() {
             let ends = at_once(world(wire, 2), |comm| {
                 let half = if comm.rank() == 0 { first } else { second };

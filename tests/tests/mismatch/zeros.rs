@@ -6,7 +6,7 @@ use paceline_tests::world::{PATIENCE, Wire, on_each};
 
 #[test]
 fn nothing_on_all_ranks_is_fine() {
-    for wire in Wire::THREADS {
+    for wire in Wire::threads() {
         for ranks in [1, 2, 3] {
             on_each(wire, ranks, |comm| {
                 for row in ROWS.iter().filter(|row| (row.fits)(ranks as u32)) {

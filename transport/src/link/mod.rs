@@ -56,6 +56,8 @@ pub enum LinkKind {
     Inproc,
     /// Processes of one host, over a shared mapping.
     Shm,
+    /// Hosts, over InfiniBand or RoCE.
+    Rdma,
     /// Hosts, over TCP.
     Tcp,
     /// A simulated network on a virtual clock.
@@ -69,6 +71,7 @@ impl LinkKind {
         match self {
             LinkKind::Inproc => "inproc",
             LinkKind::Shm => "shm",
+            LinkKind::Rdma => "rdma",
             LinkKind::Tcp => "tcp",
             LinkKind::Sim => "sim",
         }
@@ -90,6 +93,10 @@ pub enum LinkError {
     /// The operating system refused or broke the connection.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The device or the network between can't go on.
+    #[cfg(feature = "rdma")]
+    #[error(transparent)]
+    Rdma(#[from] crate::rdma::RdmaError),
     /// The peer sent something that no sound peer sends.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),

@@ -293,7 +293,11 @@ impl Endpoint {
                 epoll::add(&epoll, file, whose, edge | epoll::EventFlags::IN)?;
             }
             for file in link.data_files() {
-                epoll::add(&epoll, file, NOBODY, edge | epoll::EventFlags::IN | epoll::EventFlags::OUT)?;
+                match epoll::add(&epoll, file, NOBODY, edge | epoll::EventFlags::IN | epoll::EventFlags::OUT) {
+                    // Links over one device share its file for what concerns them all.
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(Poller { epoll })

@@ -91,10 +91,10 @@ impl RdmaLink {
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
         let mut sent = 0;
         for _ in 0..FRAMES_AT_ONCE {
-            if !self.has_room()? {
+            let bytes = (message.len() - sent).min(self.geometry().payload_bytes as usize);
+            if !self.has_room(bytes)? {
                 return Ok((sent > 0).then_some(sent));
             }
-            let bytes = (message.len() - sent).min(self.geometry().payload_bytes as usize);
             self.send_frame(channel, stamp, &message[sent..sent + bytes])?;
             sent += bytes;
             if sent == message.len() {
@@ -104,10 +104,10 @@ impl RdmaLink {
         Ok(Some(sent))
     }
 
-    /// Whether one more frame can be sent; completions are looked at only if not.
+    /// Whether one more frame of that many bytes can be sent; completions are looked at only if not.
     #[inline]
-    fn has_room(&mut self) -> Result<bool, LinkError> {
-        let (rail, queue) = self.way(usize::MAX);
+    fn has_room(&mut self, bytes: usize) -> Result<bool, LinkError> {
+        let (rail, queue) = self.way(bytes);
         let slots = self.geometry().slots;
         let free = |link: &RdmaLink| {
             link.window.room() > 0 && link.rails[rail].has_room(queue, slots) && link.rails[0].has_room(0, slots)

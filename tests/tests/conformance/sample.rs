@@ -162,7 +162,7 @@ fn the_sample_misses_nothing_that_it_promises() {
         let fitting: BTreeSet<usize> = (1..=RANKS_MAX).filter(|ranks| (row.fits)(*ranks as u32)).collect();
         assert_eq!(ranks, fitting, "{} {}", row.collective, row.name);
         let wires: BTreeSet<Wire> = mine.iter().map(|(wire, _)| *wire).collect();
-        assert_eq!(wires.len(), Wire::all().len(), "{} {}", row.collective, row.name);
+        assert!(Wire::all().iter().all(|wire| wires.contains(wire)), "{} {}", row.collective, row.name);
         let reduced: BTreeSet<(DataType, ReduceOp)> = mine.iter().map(|(_, case)| (case.data_type, case.op)).collect();
         let all = data_types(row).len() * operators(row).len();
         assert_eq!(reduced.len(), all, "{} {}", row.collective, row.name);

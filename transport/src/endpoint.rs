@@ -148,6 +148,14 @@ impl Endpoint {
         self.link(peer).recv_into(channel, target)
     }
 
+    /// Asks for the bytes of a channel's head that shows none, where they can be read; [`Endpoint::recv_into`] would have
+    /// them put into its target. See [`crate::link`], promise 4.
+    pub fn show(&mut self, peer: usize, channel: Channel) {
+        if matches!(self.link(peer).head(channel), Ok(Some(head)) if head.bytes.is_empty()) {
+            self.link(peer).show();
+        }
+    }
+
     /// As [`Endpoint::recv_into`], for bytes that nobody reads soon: they need not stay in a cache.
     pub fn recv_past_caches(&mut self, peer: usize, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
         self.link(peer).recv_past_caches(channel, target)

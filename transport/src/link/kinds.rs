@@ -126,6 +126,10 @@ impl Link {
         if let (Kind::Tcp(tcp), false) = (&mut self.kind, aside) {
             return tcp.recv_into(target);
         }
+        #[cfg(feature = "rdma")]
+        if let (Kind::Rdma(rdma), false) = (&mut self.kind, aside) {
+            return rdma.recv_by(copy, target);
+        }
         let Some(head) = self.head(channel)? else { return Ok(0) };
         let bytes = head.bytes.len().min(target.len());
         copy(&mut target[..bytes], &head.bytes[..bytes]);
@@ -133,6 +137,15 @@ impl Link {
             self.advance(channel, bytes);
         }
         Ok(bytes)
+    }
+
+    /// Asks for the bytes of a head that shows none, for an owner who wants to read them where they arrive.
+    pub(crate) fn show(&mut self) -> bool {
+        match &mut self.kind {
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.show(),
+            _ => false,
+        }
     }
 
     /// Copies the head frame out of the way if it belongs to another channel than `waiting`; what it was.
@@ -145,6 +158,12 @@ impl Link {
             Ok(Some(head)) if head.channel != waiting && (head.left == 0 || !head.bytes.is_empty()) => {
                 aside.keep(&head);
                 Ok(Some((head.channel, head.stamp, head.bytes.len())))
+            }
+            Ok(Some(head)) if head.channel != waiting => {
+                // What has only been offered makes way for those behind, and comes in their turn.
+                let whose = (head.channel, head.stamp);
+                self.aside = aside;
+                return Ok(self.show().then_some(whose));
             }
             Ok(_) => Ok(None),
             Err(error) => Err(error),

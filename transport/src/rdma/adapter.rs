@@ -10,7 +10,9 @@ use super::choice::{self, Candidate};
 use super::errors::RdmaError;
 use super::facts::{self, LinkLayer};
 use super::options::RdmaOptions;
+use super::registration::Registered;
 use super::verbs::{Access, AsyncEvent, Context, Domain};
+use crate::memory::Region;
 use crate::rendezvous::Family;
 
 /// The ports that a rank uses, best first.
@@ -18,6 +20,7 @@ pub(crate) struct Adapters {
     pub(super) ports: Vec<Arc<Adapter>>,
     pub(super) options: RdmaOptions,
     pub(super) family: Family,
+    pub(super) memory: Arc<Registered>,
 }
 
 /// An opened port.
@@ -55,7 +58,12 @@ impl Adapters {
         problems.iter().for_each(|error| tracing::warn!("an RDMA port is not used: {error}"));
         let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
         tracing::info!("RDMA over {}", names.join(", "));
-        Ok(Adapters { ports, options: options.clone(), family })
+        Ok(Adapters { ports, options: options.clone(), family, memory: Arc::default() })
+    }
+
+    /// Lets the devices reach memory that the user has registered.
+    pub(crate) fn admit(&self, region: &Arc<Region>) {
+        self.memory.admit(region, &self.ports);
     }
 }
 

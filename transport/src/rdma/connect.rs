@@ -13,7 +13,8 @@ use super::frame::{FrameKind, HEADER_BYTES, Header};
 use super::gid::{self, Offered};
 use super::immediate::Immediate;
 use super::link::RdmaLink;
-use super::rail::Rail;
+use super::rail::{Mode, Rail};
+use super::registration::Registered;
 use super::slab::{Geometry, Slab};
 use super::verbs::{Destination, Piece};
 use crate::link::{Channel, Stamp};
@@ -50,6 +51,7 @@ pub(crate) struct Opening {
     first_packets: Vec<Vec<u32>>,
     options: super::RdmaOptions,
     family: Family,
+    memory: Arc<Registered>,
 }
 
 /// How long a trial write may take: much longer than any network, even an emulated one.
@@ -80,8 +82,8 @@ impl Opening {
         let device = adapters.ports[0].device();
         let slab = Slab::new(geometry).map_err(|error| RdmaError::of_memory(device, "making slots", 0, &error))?;
         let options = adapters.options.clone();
-        let rail = |port: &Arc<Adapter>| Rail::new(port, &slab, options.queue_pairs, options.pkey_index);
-        let rails = adapters.ports.iter().map(rail).collect::<Result<Vec<_>, _>>()?;
+        let rail = |port: (usize, &Arc<Adapter>)| Rail::new(port, &slab, options.queue_pairs, options.pkey_index);
+        let rails = adapters.ports.iter().enumerate().map(rail).collect::<Result<Vec<_>, _>>()?;
         let first = |_| random_number() as u32 & ((1 << PACKET_BITS) - 1);
         let first_packets: Vec<Vec<u32>> =
             rails.iter().map(|rail| (0..rail.queues.len()).map(first).collect()).collect();
@@ -97,7 +99,18 @@ impl Opening {
         let ports = rails.iter().zip(&first_packets).map(port).collect();
         let nonce = random_number();
         let offer = Offer { geometry, nonce, ports };
-        Ok((Opening { rails, slab, nonce, first_packets, options, family: adapters.family }, offer))
+        Ok((
+            Opening {
+                rails,
+                slab,
+                nonce,
+                first_packets,
+                options,
+                family: adapters.family,
+                memory: adapters.memory.clone(),
+            },
+            offer,
+        ))
     }
 
     /// Connects this end's queue pairs with those that the other offers; `is_lower` at one end only. Ports go together in
@@ -207,7 +220,7 @@ impl Opening {
 
     /// The link.
     pub(crate) fn finish(self) -> RdmaLink {
-        RdmaLink::new(self.rails, self.slab)
+        RdmaLink::new(self.rails, self.slab, self.memory)
     }
 }
 
@@ -228,10 +241,10 @@ fn begin_trial(rail: &mut Rail, slab: &mut Slab, nonce: u64, trial: Trial) -> Re
     let (start, offset) = (slab.stage(0, &header, &payload), slab.geometry().header_offset(0));
     let piece = Piece { start, bytes: (HEADER_BYTES + bytes) as u32, key: rail.slots.local_key() };
     for queue in 0..rail.queues.len() {
-        let immediate = Immediate::Ping(queue as u32).encode();
+        let immediate = Immediate::Ping(queue as u32);
         // SAFETY: the slot is in the slab, which outlives the rail, and isn't staged again before the writes have ended, or
         // with the same bytes.
-        unsafe { rail.write(queue, offset, immediate, (false, true), &[piece]) }?;
+        unsafe { rail.write(queue, offset, immediate, Mode::Reported, &[piece]) }?;
     }
     Ok(())
 }

@@ -6,8 +6,7 @@
 //!                ^ the write begins here
 //! ```
 //!
-//! The payload begins at a cache line. A frame that is *placed* has no payload in the slot: its bytes lie where the receiver
-//! had asked for them.
+//! The payload begins at a cache line. Other kinds of frames than the usual ones are explained in `README.md`, "placing".
 
 #![forbid(unsafe_code)]
 
@@ -35,8 +34,12 @@ pub(super) struct Header {
 pub(super) enum FrameKind {
     /// In the slot.
     Here,
-    /// Where the receiver had asked for them.
+    /// Where the receiver has asked for them.
     Placed,
+    /// With the sender still, which asks where to put them.
+    Offer,
+    /// The payload answers an offer.
+    Answer,
 }
 
 impl Header {
@@ -51,6 +54,8 @@ impl Header {
         let kind: u32 = match self.kind {
             FrameKind::Here => 0,
             FrameKind::Placed => 1,
+            FrameKind::Offer => 2,
+            FrameKind::Answer => 3,
         };
         bytes[36..40].copy_from_slice(&kind.to_le_bytes());
         bytes
@@ -70,6 +75,8 @@ impl Header {
         let kind = match kind {
             0 if length == payload => FrameKind::Here,
             1 if payload == 0 => FrameKind::Placed,
+            2 if payload == 0 => FrameKind::Offer,
+            3 if length == payload => FrameKind::Answer,
             _ => return None,
         };
         let stamp = Stamp([word(8), word(16)]);
@@ -85,17 +92,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(channel: u64, stamp: [u64; 2], credit: u64, bytes in 0u32..1 << 20, placed: bool) {
-            let kind = if placed { FrameKind::Placed } else { FrameKind::Here };
+        fn what_is_encoded_is_decoded(channel: u64, stamp: [u64; 2], credit: u64, bytes in 0u32..1 << 20, kind in 0usize..4) {
+            let kind = [FrameKind::Here, FrameKind::Placed, FrameKind::Offer, FrameKind::Answer][kind];
             let header = Header { channel: Channel(channel), stamp: Stamp(stamp), credit, bytes, kind };
-            let payload = if kind == FrameKind::Placed { 0 } else { bytes };
+            let payload = if matches!(kind, FrameKind::Placed | FrameKind::Offer) { 0 } else { bytes };
             prop_assert_eq!(Header::decode(&header.encode(), HEADER_BYTES as u32 + payload), Some(header));
         }
 
         #[test]
         fn strange_bytes_are_refused(bytes: [u8; HEADER_BYTES], written: u32) {
             if let Some(header) = Header::decode(&bytes, written) {
-                prop_assert!(header.kind == FrameKind::Placed || header.bytes + HEADER_BYTES as u32 == written);
+                let elsewhere = matches!(header.kind, FrameKind::Placed | FrameKind::Offer);
+                prop_assert!(elsewhere || header.bytes + HEADER_BYTES as u32 == written);
             }
         }
     }

@@ -1,20 +1,22 @@
 //! A link over InfiniBand or RoCE: frames are written into the peer's slots, and read there.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use super::errors::{FLUSHED, RdmaError};
-use super::frame::{FrameKind, HEADER_BYTES, Header};
-use super::immediate::Immediate;
+use super::frame::{FrameKind, Header};
+use super::immediate::{Immediate, NUMBERS};
 use super::order::{Order, OrderError};
-use super::rail::{Failure, Rail};
+use super::placing::{ANSWER_BYTES, Answer, Arriving, Leaving};
+use super::rail::{Failure, Mode, Rail};
+use super::registration::Registered;
+use super::send;
 use super::slab::{Geometry, Slab};
-use super::verbs::Piece;
+use super::traffic;
 use super::window::{Owed, Window};
 use crate::clock::{Clock, Time};
-use crate::link::{Channel, Head, LinkError, Stamp};
+use crate::link::{Head, LinkError};
 
-/// The most frames of a message that one call to `send` begins, so that the caller can receive in between.
-const FRAMES_AT_ONCE: usize = 8;
 /// How long a leaving end waits until the peer's device has what was sent.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -22,32 +24,38 @@ const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
 ///
 /// Fields are dropped in order: what refers to the slots goes before them.
 pub(crate) struct RdmaLink {
-    rails: Vec<Rail>,
-    slab: Slab,
-    inline_bytes: usize,
-    window: Window,
-    owed: Owed,
-    order: Order,
+    pub(super) rails: Vec<Rail>,
+    pub(super) slab: Slab,
+    /// Memory that the user has registered.
+    pub(super) memory: Arc<Registered>,
+    /// Messages that are sent from such memory, at most one for each channel.
+    pub(super) leaving: Vec<Leaving>,
+    /// Where messages arrive in such memory.
+    pub(super) arriving: Vec<Arriving>,
+    pub(super) inline_bytes: usize,
+    pub(super) window: Window,
+    pub(super) owed: Owed,
+    pub(super) order: Order,
     /// The frame that is being read.
-    front: Option<Front>,
-    end: Option<End>,
+    pub(super) front: Option<Front>,
+    pub(super) end: Option<End>,
     /// Where the next large frame goes: rails and their queues by turns.
-    turn: usize,
+    pub(super) turn: usize,
     /// The peer has gone, as its control path says: there is nobody to take leave of.
     peer_gone: bool,
     farewell_said: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Front {
-    header: Header,
+pub(super) struct Front {
+    pub(super) header: Header,
     slot: usize,
     read: usize,
 }
 
 /// Why the link can't go on.
 #[derive(Clone, Debug)]
-enum End {
+pub(super) enum End {
     Closed,
     Broken(RdmaError),
     Protocol(String),
@@ -65,15 +73,18 @@ impl From<&End> for LinkError {
 
 impl RdmaLink {
     /// A link over connected rails, whose slots are cut alike at both ends.
-    pub(super) fn new(rails: Vec<Rail>, slab: Slab) -> RdmaLink {
+    pub(super) fn new(rails: Vec<Rail>, slab: Slab, memory: Arc<Registered>) -> RdmaLink {
         let slots = u64::from(slab.geometry().slots);
         RdmaLink {
             inline_bytes: rails.iter().map(Rail::inline_bytes).min().unwrap_or(0),
             rails,
             slab,
+            memory,
+            leaving: Vec::new(),
+            arriving: Vec::new(),
             window: Window::new(slots),
             owed: Owed::new(slots),
-            order: Order::new(slots as usize as u64),
+            order: Order::new(slots),
             front: None,
             end: None,
             turn: 0,
@@ -82,87 +93,11 @@ impl RdmaLink {
         }
     }
 
-    fn geometry(&self) -> Geometry {
+    pub(super) fn geometry(&self) -> Geometry {
         self.slab.geometry()
     }
 
-    /// Sends from the front of `message`: `README.md`, "sequence".
-    #[inline]
-    pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
-        let mut sent = 0;
-        for _ in 0..FRAMES_AT_ONCE {
-            let bytes = (message.len() - sent).min(self.geometry().payload_bytes as usize);
-            if !self.has_room(bytes)? {
-                return Ok((sent > 0).then_some(sent));
-            }
-            self.send_frame(channel, stamp, &message[sent..sent + bytes])?;
-            sent += bytes;
-            if sent == message.len() {
-                break;
-            }
-        }
-        Ok(Some(sent))
-    }
-
-    /// Whether one more frame of that many bytes can be sent; completions are looked at only if not.
-    #[inline]
-    fn has_room(&mut self, bytes: usize) -> Result<bool, LinkError> {
-        let (rail, queue) = self.way(bytes);
-        let slots = self.geometry().slots;
-        let free = |link: &RdmaLink| {
-            link.window.room() > 0 && link.rails[rail].has_room(queue, slots) && link.rails[0].has_room(0, slots)
-        };
-        if self.end.is_none() && free(self) {
-            return Ok(true);
-        }
-        self.progress();
-        match &self.end {
-            Some(end) => Err(end.into()),
-            None => Ok(free(self)),
-        }
-    }
-
-    /// The rail and queue for a frame of that many bytes: short ones take the first.
-    #[inline]
-    fn way(&self, bytes: usize) -> (usize, usize) {
-        if bytes + HEADER_BYTES <= self.inline_bytes {
-            return (0, 0);
-        }
-        // Rails first: the next queue pair of the same port is worth less than the next port.
-        let rail = self.turn % self.rails.len();
-        (rail, self.turn / self.rails.len() % self.rails[rail].queues.len())
-    }
-
-    #[inline]
-    fn send_frame(&mut self, channel: Channel, stamp: Stamp, payload: &[u8]) -> Result<(), LinkError> {
-        let number = self.window.next();
-        let slot = self.order.slot(number);
-        let (credit, bytes) = (self.owed.tell(), payload.len() as u32);
-        let header = Header { channel, stamp, credit, bytes, kind: FrameKind::Here };
-        let (offset, immediate) = (self.geometry().header_offset(slot), Immediate::Frame(number as u32).encode());
-        let (rail, queue) = self.way(payload.len());
-        let posted = if payload.len() + HEADER_BYTES <= self.inline_bytes {
-            let header = header.encode();
-            let piece = |bytes: &[u8]| Piece { start: bytes.as_ptr(), bytes: bytes.len() as u32, key: 0 };
-            let pieces = [piece(&header), piece(payload)];
-            let used = if payload.is_empty() { 1 } else { 2 };
-            // SAFETY: both can be read now.
-            unsafe { self.rails[rail].write(queue, offset, immediate, (true, false), &pieces[..used]) }
-        } else {
-            let start = self.slab.stage(slot, &header, payload);
-            let rail = &mut self.rails[rail];
-            self.turn = self.turn.wrapping_add(1);
-            let piece = Piece { start, bytes: bytes + HEADER_BYTES as u32, key: rail.slots.local_key() };
-            // SAFETY: the slab outlives the rails; the slot is staged again only with a credit for it, and the peer gives
-            // that when this write has arrived.
-            unsafe { rail.write(queue, offset, immediate, (false, false), &[piece]) }
-        };
-        posted.map_err(|error| self.fail(error))?;
-        self.window.begin();
-        Ok(())
-    }
-
-    fn fail(&mut self, error: RdmaError) -> LinkError {
+    pub(super) fn fail(&mut self, error: RdmaError) -> LinkError {
         LinkError::from(&*self.end.get_or_insert(End::Broken(error)))
     }
 
@@ -179,24 +114,43 @@ impl RdmaLink {
             }
         }
         let Front { header, slot, read } = self.front.expect("found above");
-        let bytes = &self.slab.payload(slot, header.bytes as usize)[read..];
-        Ok(Some(Head { channel: header.channel, stamp: header.stamp, left: bytes.len(), bytes }))
+        let left = header.bytes as usize - read;
+        let bytes = match header.kind {
+            FrameKind::Placed => self.placed_bytes(header.channel, left),
+            FrameKind::Offer => &[],
+            FrameKind::Here | FrameKind::Answer => &self.slab.payload(slot, header.bytes as usize)[read..],
+        };
+        Ok(Some(Head { channel: header.channel, stamp: header.stamp, left, bytes }))
     }
 
-    /// Looks whether the next frame has arrived.
+    /// Looks whether the next frame for the owner has arrived. Answers, which are not for it, have been taken in when they
+    /// arrived, and are given back here.
     #[inline]
     fn find_front(&mut self) -> bool {
-        let Some((slot, written)) = self.order.front() else { return false };
-        match Header::decode(&self.slab.header(slot), written) {
-            Some(header) if header.bytes <= self.geometry().payload_bytes => {
-                self.front = Some(Front { header, slot, read: 0 });
-                true
-            }
-            _ => {
-                let text = format!("a write of {written} bytes is no frame");
+        if self.front.is_some() {
+            return true;
+        }
+        while let Some((slot, written)) = self.order.front() {
+            let header = Header::decode(&self.slab.header(slot), written);
+            let Some(header) = header.filter(|header| self.is_sound(header)) else {
+                let text = format!("a write of {written} bytes is no frame that belongs here");
                 self.end.get_or_insert(End::Protocol(text));
-                false
+                return false;
+            };
+            if header.kind != FrameKind::Answer {
+                self.front = Some(Front { header, slot, read: 0 });
+                return true;
             }
+            self.give_back();
+        }
+        false
+    }
+
+    fn is_sound(&self, header: &Header) -> bool {
+        match header.kind {
+            FrameKind::Here | FrameKind::Answer => header.bytes <= self.geometry().payload_bytes,
+            FrameKind::Placed => self.may_be_placed(header.channel, header.bytes as usize),
+            FrameKind::Offer => header.bytes > 0,
         }
     }
 
@@ -209,14 +163,47 @@ impl RdmaLink {
     pub(crate) fn advance(&mut self, bytes: usize) {
         let front = self.front.as_mut().expect("advance follows a head");
         front.read += bytes;
-        let len = front.header.bytes as usize;
+        let (len, channel) = (front.header.bytes as usize, front.header.channel);
         assert!(front.read <= len, "advanced to byte {} of a frame of {len}", front.read);
-        if front.read == len {
-            self.front = None;
-            self.order.give_back();
-            self.owed.consume();
-            self.pay();
+        let (is_read, is_placed) = (front.read == len, front.header.kind == FrameKind::Placed);
+        if is_placed {
+            self.placed_are_read(channel, bytes);
         }
+        if is_read {
+            self.front = None;
+            self.give_back();
+        }
+    }
+
+    /// Moves bytes of the head into `target` by `copy`, or answers an offer with where `target` lies; how many are there.
+    #[inline]
+    pub(crate) fn recv_by(
+        &mut self,
+        copy: impl FnOnce(&mut [u8], &[u8]),
+        target: &mut [u8],
+    ) -> Result<usize, LinkError> {
+        let Some(head) = self.head()? else { return Ok(0) };
+        let bytes = head.bytes.len().min(target.len());
+        if bytes == 0 {
+            if head.left > 0 && !target.is_empty() {
+                self.answer(Some(target));
+            }
+            return Ok(0);
+        }
+        if !std::ptr::eq(head.bytes.as_ptr(), target.as_ptr()) {
+            copy(&mut target[..bytes], &head.bytes[..bytes]);
+            traffic::copied_out(bytes);
+        }
+        self.advance(bytes);
+        Ok(bytes)
+    }
+
+    /// The frame in front has been read.
+    #[inline]
+    pub(super) fn give_back(&mut self) {
+        self.order.give_back();
+        self.owed.consume();
+        self.pay();
     }
 
     /// Tells the peer what it may send, if that is much and nothing else tells it.
@@ -225,9 +212,9 @@ impl RdmaLink {
         if !self.owed.is_due() || self.end.is_some() || !self.rails[0].has_room(0, self.geometry().slots) {
             return;
         }
-        let immediate = Immediate::Credit(self.owed.tell() as u32).encode();
+        let immediate = Immediate::Credit(self.owed.tell() as u32);
         // SAFETY: nothing is read from memory.
-        if let Err(error) = unsafe { self.rails[0].write(0, 0, immediate, (false, false), &[]) } {
+        if let Err(error) = unsafe { self.rails[0].write(0, 0, immediate, Mode::Quiet, &[]) } {
             self.fail(error);
         }
     }
@@ -235,12 +222,12 @@ impl RdmaLink {
     /// Takes in what has happened since the last look.
     #[inline]
     pub(crate) fn progress(&mut self) {
-        let (order, window, slab) = (&mut self.order, &mut self.window, &self.slab);
+        let (order, window, slab, leaving) = (&mut self.order, &mut self.window, &self.slab, &mut self.leaving);
         let mut unsound: Option<String> = None;
         let mut failed: Option<(usize, Failure)> = None;
         for (number, rail) in self.rails.iter_mut().enumerate() {
             let polled = rail.poll(|immediate, bytes| {
-                if let Err(text) = take_in(Immediate::decode(immediate), bytes, order, window, slab) {
+                if let Err(text) = take_in(Immediate::decode(immediate), bytes, order, (window, leaving), slab) {
                     unsound.get_or_insert(text);
                 }
             });
@@ -259,6 +246,8 @@ impl RdmaLink {
         if let Some((number, failure)) = failed {
             self.rail_failed(number, failure);
         }
+        // Answers are given back even if the owner only sends.
+        self.find_front();
         self.pay();
     }
 
@@ -300,11 +289,11 @@ impl RdmaLink {
         if std::mem::replace(&mut self.farewell_said, true) || self.end.is_some() || self.peer_gone {
             return;
         }
-        let immediate = Immediate::Goodbye(self.window.next() as u32).encode();
+        let immediate = Immediate::Goodbye(self.window.next() as u32);
         for rail in &mut self.rails {
             for queue in 0..rail.queues.len() {
                 // SAFETY: nothing is read from memory.
-                if let Err(error) = unsafe { rail.write(queue, 0, immediate, (false, true), &[]) } {
+                if let Err(error) = unsafe { rail.write(queue, 0, immediate, Mode::Reported, &[]) } {
                     return tracing::debug!("no goodbye was said: {error}");
                 }
             }
@@ -330,7 +319,7 @@ fn take_in(
     immediate: Immediate,
     bytes: u32,
     order: &mut Order,
-    window: &mut Window,
+    (window, leaving): (&mut Window, &mut [Leaving]),
     slab: &Slab,
 ) -> Result<(), String> {
     let text = |error: OrderError| error.to_string();
@@ -338,13 +327,18 @@ fn take_in(
         Immediate::Frame(number) => {
             let slot = order.arrive(number, bytes).map_err(text)?;
             let header = Header::decode(&slab.header(slot), bytes);
-            header.ok_or_else(|| format!("a write of {bytes} bytes is no frame"))?.credit as u32
+            let header = header.ok_or_else(|| format!("a write of {bytes} bytes is no frame"))?;
+            if header.kind == FrameKind::Answer {
+                let answer = Answer::decode(slab.payload(slot, header.bytes.min(ANSWER_BYTES as u32) as usize));
+                send::take_answer(leaving, answer.ok_or("it answers an offer with something else")?);
+            }
+            header.credit as u32
         }
         Immediate::Credit(number) => number,
         Immediate::Goodbye(number) => return order.end_at(number).map_err(text),
         Immediate::Ping(_) => return Ok(()),
     };
-    if window.returned(credit & ((super::immediate::NUMBERS - 1) as u32)) {
+    if window.returned(credit & ((NUMBERS - 1) as u32)) {
         Ok(())
     } else {
         Err(format!("it gives back frames up to {credit}, more than were sent"))

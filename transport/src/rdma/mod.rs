@@ -30,9 +30,19 @@ mod link;
 #[cfg(feature = "rdma")]
 mod order;
 #[cfg(feature = "rdma")]
+mod place;
+#[cfg(feature = "rdma")]
+mod placing;
+#[cfg(feature = "rdma")]
 mod rail;
 #[cfg(feature = "rdma")]
+mod registration;
+#[cfg(feature = "rdma")]
+mod send;
+#[cfg(feature = "rdma")]
 mod slab;
+#[cfg(feature = "rdma")]
+mod traffic;
 #[cfg(feature = "rdma")]
 mod verbs;
 #[cfg(feature = "rdma")]
@@ -40,6 +50,8 @@ mod window;
 
 #[cfg(feature = "rdma")]
 pub use errors::RdmaError;
+#[cfg(feature = "rdma")]
+pub use traffic::Traffic;
 #[cfg(feature = "rdma")]
 pub(crate) use {
     adapter::Adapters,

@@ -4,12 +4,26 @@ use std::sync::Arc;
 
 use super::adapter::Adapter;
 use super::errors::RdmaError;
+use super::immediate::Immediate;
 use super::slab::Slab;
 use super::verbs::{Attributes, Completion, CompletionQueue, Piece, QueuePair, Registration, Write};
+
+/// How a write is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// The bytes are copied into the request.
+    Inline,
+    /// From memory; its end is reported some time, with others.
+    Quiet,
+    /// From memory; its end is reported.
+    Reported,
+}
 
 /// A port's part in a link.
 pub(super) struct Rail {
     pub(super) adapter: Arc<Adapter>,
+    /// The port's place among those of the rank.
+    pub(super) port: usize,
     pub(super) queues: Vec<Queue>,
     pub(super) completions: CompletionQueue,
     /// The slots, as this port's device knows them.
@@ -48,7 +62,12 @@ const QUEUE_SHIFT: u32 = 48;
 
 impl Rail {
     /// Queue pairs on a port, ready to be connected, with receive requests posted.
-    pub(super) fn new(adapter: &Arc<Adapter>, slab: &Slab, pairs: usize, pkey_index: u16) -> Result<Rail, RdmaError> {
+    pub(super) fn new(
+        (port, adapter): (usize, &Arc<Adapter>),
+        slab: &Slab,
+        pairs: usize,
+        pkey_index: u16,
+    ) -> Result<Rail, RdmaError> {
         let device = adapter.device();
         let slots = slab.geometry().slots;
         let sends = (slots + SENDS_BESIDE).min(adapter.requests_max);
@@ -62,8 +81,8 @@ impl Rail {
         let slots =
             unsafe { Registration::new(&adapter.domain, slab.start(), slab.bytes(), adapter.written_by_peers()) };
         let slots = slots.map_err(refused("registering a link's slots", slab.bytes()))?;
-        let port = adapter.candidate.facts.port;
-        let wanted = Attributes { port, pkey_index, sends, receives, inline_bytes: INLINE_BYTES };
+        let number = adapter.candidate.facts.port;
+        let wanted = Attributes { port: number, pkey_index, sends, receives, inline_bytes: INLINE_BYTES };
         let queue = |number: usize| {
             let pair = QueuePair::new(&adapter.domain, &completions, wanted);
             let mut pair = pair.map_err(refused("making a queue pair", 256 * (sends + receives) as usize))?;
@@ -72,7 +91,7 @@ impl Rail {
             Ok(Queue { pair, posted: 0, ended: 0, signalled: 0, receives_due: 0 })
         };
         let queues = (0..pairs).map(queue).collect::<Result<Vec<_>, RdmaError>>()?;
-        Ok(Rail { adapter: adapter.clone(), queues, completions, slots, theirs: (0, 0), path: String::new() })
+        Ok(Rail { adapter: adapter.clone(), port, queues, completions, slots, theirs: (0, 0), path: String::new() })
     }
 
     /// Bytes that a write can carry in itself.
@@ -80,7 +99,7 @@ impl Rail {
         self.queues.iter().map(|queue| queue.pair.inline_bytes()).min().unwrap_or(0)
     }
 
-    /// Writes to the peer's slots, `offset` bytes from their beginning. The queue must have room.
+    /// Writes to the peer's slots, `offset` bytes from their beginning, and tells the peer of it. The queue must have room.
     ///
     /// # Safety
     ///
@@ -90,20 +109,34 @@ impl Rail {
         &mut self,
         queue: usize,
         offset: usize,
-        immediate: u32,
-        (inline, report): (bool, bool),
+        immediate: Immediate,
+        mode: Mode,
         pieces: &[Piece],
-    ) -> Result<(), RdmaError> {
+    ) -> Result<u64, RdmaError> {
+        let target = (self.theirs.0 + offset as u64, self.theirs.1);
+        // SAFETY: as the caller vouches.
+        unsafe { self.post(queue, target, Some(immediate.encode()), mode, pieces) }
+    }
+
+    /// Writes to an address of the peer's, under a key; the number of the request.
+    ///
+    /// # Safety
+    ///
+    /// As [`QueuePair::post_write`].
+    #[inline]
+    pub(super) unsafe fn post(
+        &mut self,
+        queue: usize,
+        (address, key): (u64, u32),
+        immediate: Option<u32>,
+        mode: Mode,
+        pieces: &[Piece],
+    ) -> Result<u64, RdmaError> {
         let place = &mut self.queues[queue];
         let request = place.posted + 1;
-        let reported = report || request - place.signalled >= SIGNAL_EVERY;
-        let write = Write {
-            address: self.theirs.0 + offset as u64,
-            key: self.theirs.1,
-            immediate: Some(immediate),
-            signal: reported.then_some((queue as u64) << QUEUE_SHIFT | request),
-            inline,
-        };
+        let reported = mode == Mode::Reported || request - place.signalled >= SIGNAL_EVERY;
+        let signal = reported.then_some((queue as u64) << QUEUE_SHIFT | request);
+        let write = Write { address, key, immediate, signal, inline: mode == Mode::Inline };
         // SAFETY: the caller vouches for the pieces.
         let posted = unsafe { place.pair.post_write(&write, pieces) };
         posted.map_err(|error| self.refused("posting a write", &error))?;
@@ -112,18 +145,24 @@ impl Rail {
         if reported {
             place.signalled = request;
         }
-        Ok(())
+        Ok(request)
     }
 
     pub(super) fn refused(&self, what: &'static str, error: &std::io::Error) -> RdmaError {
         RdmaError::Refused { device: self.adapter.name(), what, error: error.to_string() }
     }
 
-    /// Whether a queue has room for one more write.
+    /// Whether a write, and all before it on its queue, are known to have ended.
+    #[inline]
+    pub(super) fn has_ended(&self, queue: usize, request: u64) -> bool {
+        request <= self.queues[queue].ended
+    }
+
+    /// Whether a queue has room for two more writes.
     #[inline]
     pub(super) fn has_room(&self, queue: usize, slots: u32) -> bool {
         let most = u64::from((slots + SENDS_BESIDE).min(self.adapter.requests_max));
-        self.queues[queue].posted - self.queues[queue].ended < most
+        self.queues[queue].posted - self.queues[queue].ended + 2 <= most
     }
 
     /// Takes completions: gives to `arrived` the immediates and lengths of the peer's writes, and keeps the accounts of this

@@ -16,6 +16,8 @@ mod choice;
 #[cfg(feature = "rdma")]
 mod connect;
 #[cfg(feature = "rdma")]
+pub mod doctor;
+#[cfg(feature = "rdma")]
 mod errors;
 #[cfg(feature = "rdma")]
 mod facts;

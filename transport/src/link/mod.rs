@@ -99,7 +99,7 @@ pub enum LinkError {
     /// The device or the network between can't go on.
     #[cfg(feature = "rdma")]
     #[error(transparent)]
-    Rdma(#[from] crate::rdma::RdmaError),
+    Rdma(Box<crate::rdma::RdmaError>),
     /// The peer sent something that no sound peer sends.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),

@@ -65,7 +65,7 @@ impl From<&End> for LinkError {
     fn from(end: &End) -> LinkError {
         match end {
             End::Closed => LinkError::Closed,
-            End::Broken(error) => LinkError::Rdma(error.clone()),
+            End::Broken(error) => LinkError::Rdma(Box::new(error.clone())),
             End::Protocol(text) => LinkError::Protocol(text.clone()),
         }
     }

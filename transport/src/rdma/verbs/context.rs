@@ -128,7 +128,7 @@ impl Context {
             mtu: said.active_mtu as u8,
             max_mtu: said.max_mtu as u8,
             lid: said.lid,
-            is_ethernet: u32::from(said.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET as u32,
+            is_ethernet: u32::from(said.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET,
         })
     }
 

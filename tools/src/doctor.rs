@@ -82,7 +82,7 @@ fn here(options: &RdmaOptions) -> bool {
 fn with_peer(peer: Option<&str>, port: Option<u16>, wait: u64, options: RdmaOptions) -> Result<(), String> {
     let place = match (peer, port) {
         (None, port) => {
-            let port = port.map_or_else(|| PORT.parse().expect("a port"), |port| port);
+            let port = port.unwrap_or_else(|| PORT.parse().expect("a port"));
             println!("waiting for the other host: `paceline doctor --peer THIS-HOST:{port}` there");
             Rendezvous::Tcp(TcpPlace { hosts: vec!["0.0.0.0".to_owned()], ports: vec![port] })
         }

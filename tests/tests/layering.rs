@@ -306,6 +306,7 @@ fn the_clock_is_an_argument() {
         let rooms = [
             "transport/src/board/",
             "transport/src/link/",
+            "transport/src/rdma/",
             "transport/src/ring/",
             "transport/src/sim/",
             "transport/src/tcp/",

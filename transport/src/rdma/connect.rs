@@ -4,7 +4,7 @@
 //! names or addresses: each end writes to the other, first little, then more than a packet holds.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::adapter::{Adapter, Adapters};
 use super::errors::RdmaError;
@@ -17,6 +17,7 @@ use super::rail::{Mode, Rail};
 use super::registration::Registered;
 use super::slab::{Geometry, Slab};
 use super::verbs::{Destination, Piece};
+use crate::clock::Clock;
 use crate::link::{Channel, Stamp};
 use crate::rendezvous::Family;
 
@@ -162,7 +163,7 @@ impl Opening {
     pub(crate) fn try_out(&mut self, trial: Trial, offer: &Offer) -> Vec<Result<(), RdmaError>> {
         let mut results: Vec<Result<(), RdmaError>> =
             self.rails.iter_mut().map(|rail| begin_trial(rail, &mut self.slab, self.nonce, trial)).collect();
-        let deadline = Instant::now() + TRIAL;
+        let deadline = Clock::Real.now().after(TRIAL);
         let mut arrived: Vec<usize> = vec![0; self.rails.len()];
         loop {
             let mut waits = false;
@@ -180,7 +181,7 @@ impl Opening {
                 }
                 waits |= arrived[number] < rail.queues.len() || !rail.is_quiet();
             }
-            if !waits || deadline <= Instant::now() {
+            if !waits || deadline <= Clock::Real.now() {
                 break;
             }
             std::thread::yield_now();

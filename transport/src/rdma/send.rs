@@ -194,7 +194,7 @@ impl RdmaLink {
                 if !self.has_room(usize::MAX / 2)? {
                     return Ok(false);
                 }
-                self.gather(place, (begun, cut))?;
+                self.send_in_place(place, (begun, cut))?;
             }
         }
         Ok(true)
@@ -235,7 +235,7 @@ impl RdmaLink {
     }
 
     /// Sends a stretch of a message from where it lies through a slot.
-    fn gather(&mut self, place: usize, (begun, bytes): (usize, usize)) -> Result<(), LinkError> {
+    fn send_in_place(&mut self, place: usize, (begun, bytes): (usize, usize)) -> Result<(), LinkError> {
         let (rail_number, queue) = self.way(usize::MAX / 2);
         self.turn = self.turn.wrapping_add(1);
         let leaving = &self.leaving[place];

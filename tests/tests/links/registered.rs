@@ -33,6 +33,7 @@ fn pair(wire: Wire) -> (Group, Vec<Arc<Region>>, Vec<Arc<Fabric>>) {
     (Group::of(wire, ends), regions, fabrics)
 }
 
+#[allow(clippy::mut_from_ref, reason = "a region is an address range")]
 fn slice(region: &Region) -> &mut [u8] {
     // SAFETY: the tests touch it from one thread, and each part for one purpose at a time.
     unsafe { std::slice::from_raw_parts_mut(region.start(), region.bytes()) }

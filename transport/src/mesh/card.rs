@@ -68,6 +68,7 @@ impl Card {
     }
 
     /// Takes a kind of link off, for which there is no device.
+    #[cfg(feature = "rdma")]
     pub(crate) fn without_rdma(&mut self, problem: String) {
         self.kinds.retain(|kind| *kind != Allowed::Rdma);
         self.rdma_problem = Some(problem);

@@ -41,7 +41,9 @@ const OWN_FILES: usize = 3;
 const MEMORY_FILES: usize = 3;
 
 /// Files for a peer that is reached by a device: what completions wake the sleeper by.
-const DEVICE_FILES: usize = if cfg!(feature = "rdma") { 4 } else { 0 };
+fn device_files() -> usize {
+    if cfg!(feature = "rdma") { 4 } else { 0 }
+}
 
 /// The most files that joining a peer takes.
 fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
@@ -49,7 +51,7 @@ fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
     match calls.shares_process(peer) {
         true => 0,
         false if calls.may_share_memory(peer) => control + calls.n_streams(peer).max(MEMORY_FILES),
-        false => control + calls.n_streams(peer).max(DEVICE_FILES),
+        false => control + calls.n_streams(peer).max(device_files()),
     }
 }
 
@@ -135,25 +137,37 @@ impl<'a> Pairing<'a> {
     /// Without shared memory: the best of what the two allow and can have.
     fn reach_host(&self, peer: usize, call: &Call) -> Result<Kind, MeshError> {
         let (mine, theirs) = (self.calls.card(self.calls.me), self.calls.card(peer));
-        let mut problem = None;
-        #[cfg(feature = "rdma")]
-        if mine.allows(Allowed::Rdma) && theirs.allows(Allowed::Rdma) {
-            match self.calls.try_rdma(peer, call)? {
-                Ok(link) => return Ok(Kind::Rdma(Box::new(link))),
-                Err(error) => problem = Some(error),
-            }
-        }
+        let problem = match self.reach_by_device(peer, call)? {
+            Ok(kind) => return Ok(kind),
+            Err(problem) => problem,
+        };
         if mine.allows(Allowed::Tcp) && theirs.allows(Allowed::Tcp) {
             if let Some(problem) = problem {
                 tracing::warn!("no rdma link to rank {peer} ({}), tcp is used: {problem}", self.calls.who(peer));
             }
             return Ok(Kind::Tcp(Box::new(self.open_streams(peer)?)));
         }
-        let _ = call;
         let problem = problem.or_else(|| mine.rdma_problem.clone());
         let problem = problem.or_else(|| theirs.rdma_problem.as_ref().map(|said| format!("there: {said}")));
         let problem = problem.map_or_else(String::new, |problem| format!(" (rdma: {problem})"));
         Err(self.calls.failed(peer, format!("{NO_KIND}{problem}")))
+    }
+
+    /// The inner error says why not; nothing, if one of the two doesn't allow it.
+    #[cfg(feature = "rdma")]
+    fn reach_by_device(&self, peer: usize, call: &Call) -> Result<Result<Kind, Option<String>>, MeshError> {
+        let (mine, theirs) = (self.calls.card(self.calls.me), self.calls.card(peer));
+        if !(mine.allows(Allowed::Rdma) && theirs.allows(Allowed::Rdma)) {
+            return Ok(Err(None));
+        }
+        let tried = self.calls.try_rdma(peer, call)?;
+        Ok(tried.map(|link| Kind::Rdma(Box::new(link))).map_err(Some))
+    }
+
+    #[cfg(not(feature = "rdma"))]
+    #[allow(clippy::unused_self, reason = "with the feature it is used")]
+    fn reach_by_device(&self, _: usize, _: &Call) -> Result<Result<Kind, Option<String>>, MeshError> {
+        Ok(Err(None))
     }
 
     /// Joins this rank and one in another thread of this process.

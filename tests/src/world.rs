@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_comm::{CallOptions, Communicator, LinkKind, Rendezvous, Setup};
+use paceline_transport::rdma::RdmaOptions;
 use paceline_transport::rendezvous::Hub;
 
 use crate::is_link_asked_for;
@@ -21,20 +22,26 @@ pub enum Wire {
     Tcp,
     /// The same, over three connections for each pair.
     Streams,
+    /// As hosts, over a device of this host.
+    Rdma,
+    /// The same, over three queue pairs for each pair of ranks.
+    Queues,
     /// A simulated network.
     Sim,
 }
 
 impl Wire {
-    /// Every kind that is asked for.
+    const KNOWN: [Wire; 7] = [Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Rdma, Wire::Queues, Wire::Sim];
+
+    /// Every kind that is asked for, and that this build and this host can have.
     ///
     /// # Panics
     ///
     /// If `PACELINE_TEST_LINKS` lists none of them.
     #[must_use]
     pub fn all() -> Vec<Wire> {
-        let mut wires = vec![Wire::Inproc, Wire::Shm, Wire::Tcp, Wire::Streams, Wire::Sim];
-        wires.retain(|wire| is_link_asked_for(wire.kind().name()));
+        let mut wires = Wire::KNOWN.to_vec();
+        wires.retain(|wire| is_link_asked_for(wire.kind().name()) && wire.is_possible());
         assert!(!wires.is_empty(), "PACELINE_TEST_LINKS lists no kind of link that these tests have");
         wires
     }
@@ -56,12 +63,19 @@ impl Wire {
         found
     }
 
+    /// Whether this build and this host can have it.
+    fn is_possible(self) -> bool {
+        let has_device = || std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut found| found.next().is_some());
+        self.kind() != LinkKind::Rdma || (cfg!(feature = "rdma") && has_device())
+    }
+
     /// The kind of link that must join the ranks.
     #[must_use]
     pub fn kind(self) -> LinkKind {
         match self {
             Wire::Inproc => LinkKind::Inproc,
             Wire::Shm => LinkKind::Shm,
+            Wire::Rdma | Wire::Queues => LinkKind::Rdma,
             Wire::Tcp | Wire::Streams => LinkKind::Tcp,
             Wire::Sim => LinkKind::Sim,
         }
@@ -81,6 +95,7 @@ impl Wire {
             links: vec![self.kind()],
             interface: Some("=lo".into()),
             tcp_streams: Some(if self == Wire::Streams { 3 } else { 1 }),
+            rdma: RdmaOptions { queue_pairs: if self == Wire::Queues { 3 } else { 1 }, ..RdmaOptions::default() },
             ..Setup::new(rank, size, how)
         }
     }

@@ -1,6 +1,7 @@
 //! The command-line tools: the `*_perf` family, which speaks nccl-tests' language, and `paceline`, which starts ranks
 //! and says, measures and keeps what the library chooses.
 
+pub mod doctor;
 pub mod explain;
 pub mod launch;
 pub mod log;

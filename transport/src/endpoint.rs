@@ -151,6 +151,14 @@ impl Endpoint {
         self.link(peer).recv_into(channel, target)
     }
 
+    /// Asks for the bytes of a channel's head that shows none, where they can be read; [`Endpoint::recv_into`] would have
+    /// them put into its target. See [`crate::link`], promise 4.
+    pub fn show(&mut self, peer: usize, channel: Channel) {
+        if matches!(self.link(peer).head(channel), Ok(Some(head)) if head.bytes.is_empty()) {
+            self.link(peer).show();
+        }
+    }
+
     /// As [`Endpoint::recv_into`], for bytes that nobody reads soon: they need not stay in a cache.
     pub fn recv_past_caches(&mut self, peer: usize, channel: Channel, target: &mut [u8]) -> Result<usize, LinkError> {
         self.link(peer).recv_past_caches(channel, target)
@@ -259,6 +267,8 @@ impl Endpoint {
         }
         self.waker.sleeping.store(true, Ordering::Relaxed);
         fence_before_waking();
+        #[cfg(feature = "rdma")]
+        self.links.iter_mut().flatten().for_each(Link::about_to_sleep);
     }
 
     /// Sleeps until something may have changed, at most `longest`.
@@ -326,7 +336,11 @@ impl Endpoint {
                 epoll::add(&epoll, file, whose, edge | epoll::EventFlags::IN)?;
             }
             for file in link.data_files() {
-                epoll::add(&epoll, file, NOBODY, edge | epoll::EventFlags::IN | epoll::EventFlags::OUT)?;
+                match epoll::add(&epoll, file, NOBODY, edge | epoll::EventFlags::IN | epoll::EventFlags::OUT) {
+                    // Links over one device share its file for what concerns them all.
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(Poller { epoll })

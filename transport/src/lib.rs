@@ -20,6 +20,7 @@ pub mod link;
 mod machine;
 pub mod memory;
 pub mod mesh;
+pub mod rdma;
 pub mod rendezvous;
 mod ring;
 mod segment;

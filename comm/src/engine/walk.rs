@@ -131,6 +131,7 @@ impl Walk<'_> {
                 let elements = arrived.len().min(wanted) / size;
                 if part.is_some() || (elements == 0 && wanted > 0) {
                     if arrived.is_empty() {
+                        self.endpoint.show(peer, channel);
                         return Ok(moved);
                     }
                     let mut whole = match part {

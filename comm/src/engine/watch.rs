@@ -239,10 +239,10 @@ impl Core {
         }
         let Some((wait, call)) = lost else { return Ok(()) };
         let head = if wait.receives { self.endpoint.head(wait.peer, wait.channel) } else { Ok(None) };
-        // Over TCP the goodbye comes by a connection of its own and may overtake data, whose end the link itself reports.
+        // Between hosts the goodbye comes by a connection of its own and may overtake data, whose end the link itself reports.
         let more_may_come = match head {
             Ok(Some(_)) => true,
-            Ok(None) => wait.receives && self.endpoint.link_kind(wait.peer) == Some(LinkKind::Tcp),
+            Ok(None) => wait.receives && self.reports_its_end(wait.peer),
             Err(_) => false,
         };
         if more_may_come {
@@ -250,6 +250,10 @@ impl Core {
         }
         let error = fault::left(&self.witness, &wait, call);
         Err(self.fail(error))
+    }
+
+    fn reports_its_end(&self, peer: usize) -> bool {
+        matches!(self.endpoint.link_kind(peer), Some(LinkKind::Tcp | LinkKind::Rdma))
     }
 
     /// Asks everybody what they are doing, and follows who waits for whom: the ranks that don't answer, of those in

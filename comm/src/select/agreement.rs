@@ -70,7 +70,7 @@ impl Facts {
             return Err(error.hint("set it alike for all ranks, or pass the algorithm with the call"));
         }
         let slowest = ranks().map(|said| said[0]).max().unwrap_or(0);
-        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp, LinkKind::Sim];
+        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp, LinkKind::Sim];
         let slowest = kinds.into_iter().find(|kind| *kind as u8 == slowest).unwrap_or(LinkKind::Tcp);
         let crowding = ranks().map(|said| u32::from_le_bytes([said[1], said[2], said[3], said[4]])).max().unwrap_or(1);
         let boards = matches!(slowest, LinkKind::Inproc | LinkKind::Shm) && self.size > 1;
@@ -113,7 +113,7 @@ mod tests {
 
     /// What each of two ranks makes of what both said.
     fn agreed(ranks: [&Facts; 2], kinds: [LinkKind; 2]) -> [Facts; 2] {
-        let all: Vec<u8> = ranks.iter().zip(kinds).flat_map(|(facts, kind)| facts.encode(kind, 1)).collect();
+        let all: Vec<u8> = ranks.iter().zip(kinds).flat_map(|(facts, kind)| facts.encode(kind, (1, 1))).collect();
         [0, 1].map(|me| ranks[me].decode(me, &all).unwrap())
     }
 

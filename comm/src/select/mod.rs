@@ -75,7 +75,7 @@ impl Facts {
 
     pub(crate) fn slicing(&self) -> Slicing {
         match self.slowest {
-            LinkKind::Tcp | LinkKind::Sim => Slicing { chunk_bytes: 1 << 20, lanes: 2 },
+            LinkKind::Rdma | LinkKind::Tcp | LinkKind::Sim => Slicing { chunk_bytes: 1 << 20, lanes: 2 },
             LinkKind::Inproc | LinkKind::Shm => Slicing { chunk_bytes: 256 << 10, lanes: 2 },
         }
     }

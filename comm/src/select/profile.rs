@@ -234,7 +234,7 @@ fn row_named(collective: Collective, name: &str) -> Option<(usize, &'static Row)
 }
 
 /// The kinds of links that are measured.
-pub(super) const KINDS: [LinkKind; 3] = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp];
+pub(super) const KINDS: [LinkKind; 4] = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp];
 
 fn kind_named(name: &str) -> Option<LinkKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)

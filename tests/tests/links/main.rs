@@ -4,5 +4,7 @@ mod channels;
 mod ends;
 mod moving;
 mod pressure;
+#[cfg(feature = "rdma")]
+mod registered;
 mod sleeping;
 mod traffic;

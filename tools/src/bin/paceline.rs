@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{explain, launch, log, rows, tune};
+use paceline_tools::{doctor, explain, launch, log, rows, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -16,6 +16,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Launch(launch::arguments::Arguments),
+    Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Rows(rows::Arguments),
     Tune(tune::Arguments),
@@ -24,6 +25,13 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Launch(arguments) => ExitCode::from(launch::main(&arguments)),
+        Command::Doctor(arguments) => match log::begin() {
+            Ok(()) => doctor::main(&arguments),
+            Err(why) => {
+                eprintln!("paceline doctor: {why}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Explain(arguments) => match log::begin().and_then(|()| explain::text(&arguments)) {
             Ok(text) => {
                 print!("{}", text.unwrap_or_default());

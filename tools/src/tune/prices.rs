@@ -43,8 +43,8 @@ pub fn measure(comm: &Communicator, effort: Effort) -> Result<std::result::Resul
     let mut copy = [times.copy_byte_s];
     comm.all_reduce_in_place(&mut copy, ReduceOp::Max)?;
     times.copy_byte_s = copy[0];
-    let memory = [LinkKind::Inproc, LinkKind::Shm];
-    let kind = memory.into_iter().find(|kind| kind.name() == among.link).unwrap_or(LinkKind::Tcp);
+    let quick = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma];
+    let kind = quick.into_iter().find(|kind| kind.name() == among.link).unwrap_or(LinkKind::Tcp);
     Ok(times.prices(n as u32, Prices::standard(kind)))
 }
 

@@ -59,11 +59,56 @@ pub const VARIABLES: &[Variable] = &[
     ),
     row("PACELINE_FAMILY", "any", "IP version: `4`, `6` or `any`."),
     row("PACELINE_PORTS", "the system chooses", "Ports to listen on: `lo-hi`, for firewalls."),
-    row("PACELINE_LINKS", "inproc,shm,tcp", "Which kinds of link may be used."),
+    row(
+        "PACELINE_LINKS",
+        "all that the build has",
+        "Which kinds of link may be used: of `inproc`, `shm`, `rdma` (with the feature `rdma`) and `tcp`. Where rdma is \
+         allowed and can't be had, tcp takes its place if it is allowed, too.",
+    ),
     row(
         "PACELINE_TCP_STREAMS",
         "1",
         "TCP connections to each peer, 1 to 64; of two ranks that differ, the smaller number counts.",
+    ),
+    row(
+        "PACELINE_RDMA_DEVICES",
+        "all",
+        "InfiniBand and RoCE devices to use: `mlx5` (names that begin so), `=mlx5_0,mlx5_2` (exactly), `^mlx4` (all but).",
+    ),
+    row(
+        "PACELINE_RDMA_PORTS",
+        "all that are nearest",
+        "The most ports used at once, 1 to 8; those nearest to the rank's processor, and the fastest of these, come first.",
+    ),
+    row(
+        "PACELINE_RDMA_QUEUE_PAIRS",
+        "1",
+        "Queue pairs to each peer on each port, 1 to 16; of two ranks that differ, the smaller number counts.",
+    ),
+    row(
+        "PACELINE_RDMA_GID_INDEX",
+        "found out",
+        "The row of a port's table of addresses, 0 to 255. Otherwise both ends take the best that they have in common: \
+         RoCE v2 before v1, IPv4 first, or IPv6 where PACELINE_FAMILY says so.",
+    ),
+    row("PACELINE_RDMA_PKEY_INDEX", "0", "The row of a port's table of partition keys."),
+    row(
+        "PACELINE_RDMA_TRAFFIC_CLASS",
+        "0",
+        "The traffic class of packets, 0 to 255; on RoCE v2 the upper six bits are the DSCP.",
+    ),
+    row("PACELINE_RDMA_SERVICE_LEVEL", "0", "The service level of packets, 0 to 15."),
+    row(
+        "PACELINE_RDMA_TIMEOUT",
+        "17",
+        "How long a packet waits for its acknowledgement, 1 to 31: 4.096 us times two to this power (17: 0.54 s).",
+    ),
+    row("PACELINE_RDMA_RETRIES", "7", "How often a packet is sent again before the connection fails, 0 to 7."),
+    row(
+        "PACELINE_RDMA_RELAXED_ORDERING",
+        "auto",
+        "Whether what a device writes may become visible out of order until its completion, which is quicker on some hosts: \
+         `auto` (where device and kernel allow it), `0` or `1`.",
     ),
     row(
         "PACELINE_ALGORITHM",

@@ -5,6 +5,8 @@ use std::os::fd::BorrowedFd;
 use super::aside::Aside;
 use super::{Channel, Head, LinkError, LinkKind, Stamp};
 use crate::control::{Control, ControlEvent};
+#[cfg(feature = "rdma")]
+use crate::rdma::RdmaLink;
 use crate::ring::RingLink;
 use crate::sim::SimLink;
 use crate::stream;
@@ -16,6 +18,9 @@ pub(crate) enum Kind {
     Inproc(RingLink),
     /// Processes of one host.
     Shm(RingLink),
+    /// Hosts, over InfiniBand or RoCE.
+    #[cfg(feature = "rdma")]
+    Rdma(Box<RdmaLink>),
     /// Hosts.
     Tcp(Box<TcpLink>),
     /// Ranks of a simulated network.
@@ -38,6 +43,8 @@ impl Link {
         match self.kind {
             Kind::Inproc(_) => LinkKind::Inproc,
             Kind::Shm(_) => LinkKind::Shm,
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(_) => LinkKind::Rdma,
             Kind::Tcp(_) => LinkKind::Tcp,
             Kind::Sim(_) => LinkKind::Sim,
         }
@@ -48,6 +55,8 @@ impl Link {
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => Ok(ring.send(channel, stamp, message)),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.send(channel, stamp, message),
             Kind::Tcp(tcp) => tcp.send(channel, stamp, message),
             Kind::Sim(link) => link.send(channel, stamp, message),
         }
@@ -58,6 +67,8 @@ impl Link {
     fn raw_head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.head(),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.head(),
             Kind::Tcp(tcp) => tcp.head(),
             Kind::Sim(link) => link.head(),
         }
@@ -67,6 +78,8 @@ impl Link {
     fn raw_advance(&mut self, bytes: usize) {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.advance(bytes),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.advance(bytes),
             Kind::Tcp(tcp) => tcp.advance(bytes),
             Kind::Sim(link) => link.advance(bytes),
         }
@@ -113,6 +126,10 @@ impl Link {
         if let (Kind::Tcp(tcp), false) = (&mut self.kind, aside) {
             return tcp.recv_into(target);
         }
+        #[cfg(feature = "rdma")]
+        if let (Kind::Rdma(rdma), false) = (&mut self.kind, aside) {
+            return rdma.recv_by(copy, target);
+        }
         let Some(head) = self.head(channel)? else { return Ok(0) };
         let bytes = head.bytes.len().min(target.len());
         copy(&mut target[..bytes], &head.bytes[..bytes]);
@@ -120,6 +137,15 @@ impl Link {
             self.advance(channel, bytes);
         }
         Ok(bytes)
+    }
+
+    /// Asks for the bytes of a head that shows none, for an owner who wants to read them where they arrive.
+    pub(crate) fn show(&mut self) -> bool {
+        match &mut self.kind {
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.show(),
+            _ => false,
+        }
     }
 
     /// Copies the head frame out of the way if it belongs to another channel than `waiting`; what it was.
@@ -132,6 +158,12 @@ impl Link {
             Ok(Some(head)) if head.channel != waiting && (head.left == 0 || !head.bytes.is_empty()) => {
                 aside.keep(&head);
                 Ok(Some((head.channel, head.stamp, head.bytes.len())))
+            }
+            Ok(Some(head)) if head.channel != waiting => {
+                // What has only been offered makes way for those behind, and comes in their turn.
+                let whose = (head.channel, head.stamp);
+                self.aside = aside;
+                return Ok(self.show().then_some(whose));
             }
             Ok(_) => Ok(None),
             Err(error) => Err(error),
@@ -155,6 +187,8 @@ impl Link {
     pub(crate) fn ring(&mut self) -> Option<&mut RingLink> {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => Some(ring),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(_) => None,
             Kind::Tcp(_) | Kind::Sim(_) => None,
         }
     }
@@ -164,6 +198,8 @@ impl Link {
     pub(crate) fn take_touched(&mut self) -> bool {
         match &mut self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.take_touched(),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(_) => false,
             Kind::Tcp(_) | Kind::Sim(_) => false,
         }
     }
@@ -171,6 +207,8 @@ impl Link {
     pub(crate) fn ring_if_asleep(&self) {
         match &self.kind {
             Kind::Inproc(ring) | Kind::Shm(ring) => ring.ring_if_asleep(),
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(_) => {}
             Kind::Tcp(_) | Kind::Sim(_) => {}
         }
     }
@@ -193,6 +231,8 @@ impl Link {
     /// Files whose readiness means that it is worth looking at the link again.
     pub(crate) fn data_files(&self) -> Vec<BorrowedFd<'_>> {
         match &self.kind {
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.files().collect(),
             Kind::Tcp(tcp) => tcp.fds().collect(),
             Kind::Inproc(_) | Kind::Shm(_) | Kind::Sim(_) => Vec::new(),
         }
@@ -203,12 +243,31 @@ impl Link {
     }
 
     pub(crate) fn control_event(&mut self) -> Option<ControlEvent> {
-        self.control.event()
+        let event = self.control.event();
+        #[cfg(feature = "rdma")]
+        if let (Kind::Rdma(rdma), Some(event)) = (&mut self.kind, &event)
+            && !matches!(event, ControlEvent::Notice(_))
+        {
+            rdma.peer_is_gone();
+        }
+        event
     }
 
-    /// Tells the peer that this rank leaves in order.
+    /// Tells the peer that this rank leaves in order, after all that it has sent.
     pub(crate) fn leave(&mut self) {
+        #[cfg(feature = "rdma")]
+        if let Kind::Rdma(rdma) = &mut self.kind {
+            rdma.close();
+        }
         self.control.leave();
+    }
+
+    /// Has the sleeper woken by what happens from now on; what happened before is looked at after this.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn about_to_sleep(&mut self) {
+        if let Kind::Rdma(rdma) = &mut self.kind {
+            rdma.arm();
+        }
     }
 
     /// Tells the peer that this rank could not join the group.

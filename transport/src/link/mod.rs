@@ -13,7 +13,10 @@
 //!    first is unfinished for want of room, in which case calls may interleave per channel.
 //! 3. **A frame never spans two messages.** An empty message is one empty frame.
 //! 4. **The receiver reads where the bytes lie.** `head` lends the arrived, unread bytes of the oldest frame;
-//!    `advance` gives them back. A frame may show its bytes in pieces, and it may split an element.
+//!    `advance` gives them back. A frame may show its bytes in pieces, and it may split an element. A link may keep a
+//!    message's bytes back until it knows whether the receiver wants them there (`show`) or in memory of its own
+//!    (`recv_into`, which then gives 0 at first and must be called again with the same target until the bytes are there):
+//!    then nobody copies them.
 //! 5. **Death is an error from either end**, told apart from leaving (see [`crate::control`]).
 //!
 //! A frame of a channel that nobody waits for must not block the ones behind it for ever: the owner of the link calls
@@ -56,6 +59,8 @@ pub enum LinkKind {
     Inproc,
     /// Processes of one host, over a shared mapping.
     Shm,
+    /// Hosts, over InfiniBand or RoCE.
+    Rdma,
     /// Hosts, over TCP.
     Tcp,
     /// A simulated network on a virtual clock.
@@ -69,6 +74,7 @@ impl LinkKind {
         match self {
             LinkKind::Inproc => "inproc",
             LinkKind::Shm => "shm",
+            LinkKind::Rdma => "rdma",
             LinkKind::Tcp => "tcp",
             LinkKind::Sim => "sim",
         }
@@ -90,6 +96,10 @@ pub enum LinkError {
     /// The operating system refused or broke the connection.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The device or the network between can't go on.
+    #[cfg(feature = "rdma")]
+    #[error(transparent)]
+    Rdma(Box<crate::rdma::RdmaError>),
     /// The peer sent something that no sound peer sends.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),

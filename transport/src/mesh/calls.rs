@@ -16,6 +16,8 @@ use crate::rendezvous::HandshakeError;
 const KNOCK_AFTER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(500));
 /// What to say when the other end of a connection is closed.
 pub(super) const CLOSED: &str = "it closed the connection: its process is gone, or gave up; look at its output";
+/// What to say of two ranks that allow no kind of link in common.
+pub(super) const NO_KIND: &str = "no allowed kind of link joins the two; look at PACELINE_LINKS on both sides";
 const GONE: &str = "its process is gone, or gave up: nothing listens at its sockets any more; look at its output";
 const GONE_OR_APART: &str = "nothing listens at its local socket: its process is gone, or it is in another network \
                              namespace, and tcp is not allowed; look at its output, or at PACELINE_LINKS";
@@ -148,7 +150,7 @@ impl Calls<'_> {
 
     /// The addresses at which the peer can be called by TCP, if both sides allow it.
     fn tcp_doors(&self, peer: usize) -> &[SocketAddr] {
-        if self.card(self.me).allows(Allowed::Tcp) { &self.card(peer).tcp } else { &[] }
+        if self.card(self.me).can_be_called() { &self.card(peer).tcp } else { &[] }
     }
 
     /// A control path to a lower rank: local if it can be, by TCP otherwise.
@@ -166,9 +168,7 @@ impl Calls<'_> {
     pub(super) fn call_tcp(&self, peer: usize, purpose: Purpose) -> Result<OwnedFd, MeshError> {
         let doors = self.tcp_doors(peer);
         if doors.is_empty() {
-            return Err(
-                self.failed(peer, "no allowed kind of link joins the two; look at PACELINE_LINKS on both sides")
-            );
+            return Err(self.failed(peer, NO_KIND));
         }
         let opened = door::open_tcp(doors, self.deadline);
         let (socket, address) = opened.map_err(|error| self.failed(peer, error))?;

@@ -25,6 +25,8 @@ pub(crate) struct Card {
     pub(crate) cores: Cores,
     /// Connections per peer that it wants.
     pub(crate) streams: u32,
+    /// Why links over InfiniBand or RoCE, which were wanted, can't be had.
+    pub(crate) rdma_problem: Option<String>,
 }
 
 /// A kind of link on a card.
@@ -33,6 +35,7 @@ pub(crate) enum Allowed {
     Inproc,
     Shm,
     Tcp,
+    Rdma,
 }
 
 impl Card {
@@ -42,6 +45,7 @@ impl Card {
             LinkKind::Inproc => Some(Allowed::Inproc),
             LinkKind::Shm => Some(Allowed::Shm),
             LinkKind::Tcp => Some(Allowed::Tcp),
+            LinkKind::Rdma => Some(Allowed::Rdma),
             LinkKind::Sim => None,
         });
         Card {
@@ -54,11 +58,24 @@ impl Card {
             kinds: kinds.collect(),
             cores: Cores::mine(),
             streams,
+            rdma_problem: None,
         }
     }
 
     pub(crate) fn allows(&self, kind: Allowed) -> bool {
         self.kinds.contains(&kind)
+    }
+
+    /// Whether other hosts may call it.
+    pub(crate) fn can_be_called(&self) -> bool {
+        self.allows(Allowed::Tcp) || self.allows(Allowed::Rdma)
+    }
+
+    /// Takes a kind of link off, for which there is no device.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn without_rdma(&mut self, problem: String) {
+        self.kinds.retain(|kind| *kind != Allowed::Rdma);
+        self.rdma_problem = Some(problem);
     }
 
     /// Whether the two run in one process and may use that.

@@ -14,6 +14,9 @@ pub enum MeshError {
     /// This rank can't be called.
     #[error("this rank can't be called by others: {0}")]
     Listen(String),
+    /// No link of the only kinds that are allowed can be had here.
+    #[error("no link of an allowed kind can be had: {0}")]
+    Links(String),
     /// A rank did not call, or did not answer.
     #[error("joining rank {peer} ({who}): {problem}")]
     Peer {
@@ -58,7 +61,9 @@ impl MeshError {
             MeshError::Peer { peer, .. } => vec![*peer],
             MeshError::Missing { missing, .. } => missing.iter().map(|(rank, _)| *rank).collect(),
             MeshError::Rendezvous(error) => error.peers(),
-            MeshError::Listen(_) | MeshError::Files { .. } | MeshError::System { .. } => Vec::new(),
+            MeshError::Listen(_) | MeshError::Links(_) | MeshError::Files { .. } | MeshError::System { .. } => {
+                Vec::new()
+            }
         }
     }
 

@@ -13,6 +13,8 @@ use crate::cores::Cores;
 use crate::endpoint::{Endpoint, Peer};
 use crate::link::LinkKind;
 use crate::machine;
+#[cfg(feature = "rdma")]
+use crate::rdma::Adapters;
 use crate::rendezvous::{self, Credentials, Family, Setup};
 use crate::sim::SimNetwork;
 use crate::tcp::interface::{self, Filter, Reach};
@@ -33,6 +35,8 @@ pub struct Fabric {
     pub(super) cards: Arc<[Card]>,
     pub(super) rank: usize,
     pub(super) switchboard: Option<Switchboard>,
+    #[cfg(feature = "rdma")]
+    pub(super) adapters: Option<Adapters>,
 }
 
 /// How many TCP connections join two ranks where nothing is set.
@@ -72,9 +76,17 @@ impl Fabric {
         let (cards, first) = read_cards(&met.entries, setup.rank)?;
         let credentials = Credentials { job: met.job, token: setup.token.clone() };
         let fabric = |(number, door): (usize, Door)| {
+            #[cfg(feature = "rdma")]
+            let (door, adapters) = door.without_adapters();
             let switchboard = door.answer(&credentials)?;
-            let (credentials, cards) = (credentials.clone(), cards.clone());
-            Ok::<_, MeshError>(Arc::new(Fabric { credentials, cards, rank: first + number, switchboard }))
+            Ok::<_, MeshError>(Arc::new(Fabric {
+                credentials: credentials.clone(),
+                cards: cards.clone(),
+                rank: first + number,
+                switchboard,
+                #[cfg(feature = "rdma")]
+                adapters,
+            }))
         };
         let fabrics = doors.into_iter().enumerate().map(fabric).collect::<Result<Vec<_>, _>>()?;
         let everyone: Vec<usize> = (0..cards.len()).collect();
@@ -118,7 +130,14 @@ impl Fabric {
     fn without_doors(kind: LinkKind, endpoints: Vec<Endpoint>) -> Vec<(Arc<Fabric>, Endpoint)> {
         let cards: Arc<[Card]> = endpoints.iter().map(|_| Card::here(&[kind], STREAMS)).collect();
         let credentials = Credentials { job: machine::random(), token: None };
-        let fabric = |rank| Fabric { credentials: credentials.clone(), cards: cards.clone(), rank, switchboard: None };
+        let fabric = |rank| Fabric {
+            credentials: credentials.clone(),
+            cards: cards.clone(),
+            rank,
+            switchboard: None,
+            #[cfg(feature = "rdma")]
+            adapters: None,
+        };
         endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
     }
 
@@ -155,6 +174,8 @@ struct Door {
     card: Card,
     unix: Option<UnixListener>,
     tcp: Option<TcpListener>,
+    #[cfg(feature = "rdma")]
+    adapters: Option<Adapters>,
 }
 
 impl Door {
@@ -162,9 +183,23 @@ impl Door {
     fn open(setup: &Setup, alone: bool) -> Result<Door, MeshError> {
         let streams = setup.tcp_streams.map_or(STREAMS, |n| n as u32);
         let mut card = Card::here(&setup.links, streams);
+        #[cfg(feature = "rdma")]
+        let adapters = if alone { None } else { super::rdma::open(setup, &mut card)? };
         let unix = if alone || !card.allows(Allowed::Shm) { None } else { Some(bind_unix(&mut card)?) };
-        let tcp = if alone || !card.allows(Allowed::Tcp) { None } else { bind_tcp(setup, &mut card)? };
-        Ok(Door { card, unix, tcp })
+        let tcp = if alone || !card.can_be_called() { None } else { bind_tcp(setup, &mut card)? };
+        Ok(Door {
+            card,
+            unix,
+            tcp,
+            #[cfg(feature = "rdma")]
+            adapters,
+        })
+    }
+
+    #[cfg(feature = "rdma")]
+    fn without_adapters(mut self) -> (Door, Option<Adapters>) {
+        let adapters = self.adapters.take();
+        (self, adapters)
     }
 
     fn answer(self, credentials: &Credentials) -> Result<Option<Switchboard>, MeshError> {

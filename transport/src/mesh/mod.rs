@@ -2,8 +2,8 @@
 //!
 //! Each rank brings a card (where it runs, where it listens) to the rendezvous and then knows all cards. For every pair the
 //! upper rank calls the lower one. A pair gets, in this order of preference, an inproc link (same process), a shm link
-//! (same kernel, and the one could open the other's segment and found the nonce there), or a tcp link. The control path
-//! is the socket over which they talked. All pairs are joined at the same time, so that nobody waits for a rank on behalf
+//! (same kernel, and the one could open the other's segment and found the nonce there), an rdma link (each could write into
+//! the other's memory), or a tcp link. The control path is the socket over which they talked. All pairs are joined at the same time, so that nobody waits for a rank on behalf
 //! of another. Groups made later (`split`) call the same listeners under another identity.
 
 mod calls;
@@ -13,6 +13,8 @@ mod error;
 mod fabric;
 mod listen;
 mod pair;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod share;
 
 pub use error::MeshError;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::calls::{CLOSED, Calls};
+use super::calls::{CLOSED, Calls, NO_KIND};
 use super::card::Allowed;
 use super::error::MeshError;
 use super::fabric::{Fabric, GroupId};
@@ -40,13 +40,18 @@ const OWN_FILES: usize = 3;
 /// Files for a peer that is reached by shared memory: its segment, its doorbell, its process.
 const MEMORY_FILES: usize = 3;
 
+/// Files for a peer that is reached by a device: what completions wake the sleeper by.
+fn device_files() -> usize {
+    if cfg!(feature = "rdma") { 4 } else { 0 }
+}
+
 /// The most files that joining a peer takes.
 fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
     let control = 1;
     match calls.shares_process(peer) {
         true => 0,
         false if calls.may_share_memory(peer) => control + calls.n_streams(peer).max(MEMORY_FILES),
-        false => control + calls.n_streams(peer),
+        false => control + calls.n_streams(peer).max(device_files()),
     }
 }
 
@@ -123,10 +128,46 @@ impl<'a> Pairing<'a> {
         };
         let kind = match self.try_memory(peer, &call)? {
             Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)?),
-            None => Kind::Tcp(Box::new(self.open_streams(peer)?)),
+            None => self.reach_host(peer, &call)?,
         };
         let control = SocketControl::new(call.socket, call.local).map_err(system("setting up a control path"))?;
         Ok(Link::new(kind, Control::Socket(control)))
+    }
+
+    /// Without shared memory: the best of what the two allow and can have.
+    fn reach_host(&self, peer: usize, call: &Call) -> Result<Kind, MeshError> {
+        let (mine, theirs) = (self.calls.card(self.calls.me), self.calls.card(peer));
+        let problem = match self.reach_by_device(peer, call)? {
+            Ok(kind) => return Ok(kind),
+            Err(problem) => problem,
+        };
+        if mine.allows(Allowed::Tcp) && theirs.allows(Allowed::Tcp) {
+            if let Some(problem) = problem {
+                tracing::warn!("no rdma link to rank {peer} ({}), tcp is used: {problem}", self.calls.who(peer));
+            }
+            return Ok(Kind::Tcp(Box::new(self.open_streams(peer)?)));
+        }
+        let problem = problem.or_else(|| mine.rdma_problem.clone());
+        let problem = problem.or_else(|| theirs.rdma_problem.as_ref().map(|said| format!("there: {said}")));
+        let problem = problem.map_or_else(String::new, |problem| format!(" (rdma: {problem})"));
+        Err(self.calls.failed(peer, format!("{NO_KIND}{problem}")))
+    }
+
+    /// The inner error says why not; nothing, if one of the two doesn't allow it.
+    #[cfg(feature = "rdma")]
+    fn reach_by_device(&self, peer: usize, call: &Call) -> Result<Result<Kind, Option<String>>, MeshError> {
+        let (mine, theirs) = (self.calls.card(self.calls.me), self.calls.card(peer));
+        if !(mine.allows(Allowed::Rdma) && theirs.allows(Allowed::Rdma)) {
+            return Ok(Err(None));
+        }
+        let tried = self.calls.try_rdma(peer, call)?;
+        Ok(tried.map(|link| Kind::Rdma(Box::new(link))).map_err(Some))
+    }
+
+    #[cfg(not(feature = "rdma"))]
+    #[allow(clippy::unused_self, reason = "with the feature it is used")]
+    fn reach_by_device(&self, _: usize, _: &Call) -> Result<Result<Kind, Option<String>>, MeshError> {
+        Ok(Err(None))
     }
 
     /// Joins this rank and one in another thread of this process.

@@ -37,6 +37,10 @@ impl Fabric {
         let me = members.iter().position(|rank| *rank == self.rank).expect("a rank shares with groups that it is in");
         let made = Region::create(bytes);
         let mine = Arc::new(made.map_err(|error| MeshError::System { what: "making memory to share", error })?);
+        #[cfg(feature = "rdma")]
+        if let Some(adapters) = &self.adapters {
+            adapters.admit(&mine);
+        }
         Calls { fabric: self, group, members, me, deadline }.exchange(number, &mine, neighbours)
     }
 }

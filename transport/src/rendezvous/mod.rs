@@ -34,7 +34,7 @@ mod resolve;
 mod root;
 mod search;
 mod setup;
-mod socket;
+pub(crate) mod socket;
 mod sys;
 
 use std::time::{Duration, Instant};

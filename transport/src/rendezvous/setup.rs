@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::environment::{Environment, EnvironmentError};
 use crate::link::LinkKind;
+use crate::rdma::RdmaOptions;
 use crate::tcp::interface::{Family, Filter, FilterError};
 
 use super::{Hub, Rendezvous, RendezvousError, Token, launcher};
@@ -41,6 +42,8 @@ pub struct Setup {
     pub links: Vec<LinkKind>,
     /// TCP connections to each peer, if not measured.
     pub tcp_streams: Option<usize>,
+    /// What is set of links over InfiniBand and RoCE.
+    pub rdma: RdmaOptions,
     /// The algorithm by collective, as text; checked by whoever knows collectives.
     pub algorithm: Option<String>,
     /// Where what was measured on this host is kept; read by whoever chooses by it.
@@ -98,6 +101,12 @@ impl Setup {
     /// How long the ranks wait for each other at the start where nothing is set.
     pub const INIT_TIMEOUT: Duration = Duration::from_secs(120);
 
+    /// The kinds of link that may be used where nothing is set: all that this build has.
+    pub const LINKS: &[LinkKind] = match cfg!(feature = "rdma") {
+        true => &[LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp],
+        false => &[LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp],
+    };
+
     /// Rank `rank` of `size` that meets the others at `how`; all else as where nothing is set, and without a profile.
     #[must_use]
     pub fn new(rank: usize, size: usize, how: Rendezvous) -> Setup {
@@ -114,8 +123,9 @@ impl Setup {
             interface: None,
             family: Family::Any,
             ports: None,
-            links: vec![LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp],
+            links: Setup::LINKS.to_vec(),
             tcp_streams: None,
+            rdma: RdmaOptions::default(),
             algorithm: None,
             profile: ProfilePlace::Nowhere,
         }
@@ -160,10 +170,11 @@ impl Setup {
         let families = [("4", Family::V4), ("6", Family::V6), ("any", Family::Any)];
         self.family = environment.one_of("PACELINE_FAMILY", &families)?.unwrap_or_default();
         self.ports = environment.ports("PACELINE_PORTS")?;
-        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp].map(|kind| (kind.name(), kind));
+        let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp].map(|kind| (kind.name(), kind));
         if let Some(links) = environment.list_of("PACELINE_LINKS", &kinds)? {
             self.links = links;
         }
+        self.rdma = RdmaOptions::from_env(environment)?;
         self.tcp_streams = environment.count("PACELINE_TCP_STREAMS", 1..=64)?;
         self.algorithm = environment.text("PACELINE_ALGORITHM")?.map(str::to_owned);
         self.profile = ProfilePlace::from_env(environment)?;
@@ -191,6 +202,11 @@ impl Setup {
         self.filter()?;
         if self.links.is_empty() {
             return Err(RendezvousError::Setup("no kind of link may be used".to_owned()));
+        }
+        if !cfg!(feature = "rdma") && self.links.contains(&LinkKind::Rdma) {
+            let problem =
+                "this build has no rdma links; build it with the feature `rdma`, or leave rdma out of PACELINE_LINKS";
+            return Err(RendezvousError::Setup(problem.to_owned()));
         }
         if self.size > 1 && matches!(self.how, Rendezvous::Alone) {
             return Err(RendezvousError::NowhereToMeet { size: self.size });

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::handshake::HandshakeError;
 
 /// Fills `bytes`.
-pub(super) fn read(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Instant) -> Result<(), HandshakeError> {
+pub(crate) fn read(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Instant) -> Result<(), HandshakeError> {
     let mut filled = 0;
     while filled < bytes.len() {
         match read_now(socket, &mut bytes[filled..])? {
@@ -26,7 +26,7 @@ pub(super) fn read(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Instant) 
 }
 
 /// Sends all of `bytes`.
-pub(super) fn write(socket: BorrowedFd<'_>, mut bytes: &[u8], deadline: Instant) -> Result<(), HandshakeError> {
+pub(crate) fn write(socket: BorrowedFd<'_>, mut bytes: &[u8], deadline: Instant) -> Result<(), HandshakeError> {
     while !bytes.is_empty() {
         match write_now(socket, bytes)? {
             Some(count) => bytes = &bytes[count..],

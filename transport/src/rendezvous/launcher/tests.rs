@@ -144,7 +144,7 @@ fn what_is_wrong_is_said() {
 fn options() {
     let plain = setup(&[]).unwrap();
     assert_eq!((plain.timeout, plain.init_timeout), (Setup::TIMEOUT, Setup::INIT_TIMEOUT));
-    assert_eq!(plain.links, [LinkKind::Inproc, LinkKind::Shm, LinkKind::Tcp]);
+    assert_eq!(plain.links, Setup::LINKS);
     assert!(plain.token.is_none() && plain.ports.is_none() && plain.interface.is_none() && plain.algorithm.is_none());
 
     let path = std::env::temp_dir().join(format!("paceline-token-{}", std::process::id()));

@@ -1,0 +1,346 @@
+//! A link over InfiniBand or RoCE: frames are written into the peer's slots, and read there.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::errors::{FLUSHED, RdmaError};
+use super::frame::{FrameKind, Header};
+use super::immediate::{Immediate, NUMBERS};
+use super::order::{Order, OrderError};
+use super::placing::{ANSWER_BYTES, Answer, Arriving, Leaving};
+use super::rail::{Failure, Mode, Rail};
+use super::registration::Registered;
+use super::send;
+use super::slab::{Geometry, Slab};
+use super::traffic;
+use super::window::{Owed, Window};
+use crate::clock::{Clock, Time};
+use crate::link::{Head, LinkError};
+
+/// How long a leaving end waits until the peer's device has what was sent.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// A link over InfiniBand or RoCE.
+///
+/// Fields are dropped in order: what refers to the slots goes before them.
+pub(crate) struct RdmaLink {
+    pub(super) rails: Vec<Rail>,
+    pub(super) slab: Slab,
+    /// Memory that the user has registered.
+    pub(super) memory: Arc<Registered>,
+    /// Messages that are sent from such memory, at most one for each channel.
+    pub(super) leaving: Vec<Leaving>,
+    /// Where messages arrive in such memory.
+    pub(super) arriving: Vec<Arriving>,
+    pub(super) inline_bytes: usize,
+    pub(super) window: Window,
+    pub(super) owed: Owed,
+    pub(super) order: Order,
+    /// The frame that is being read.
+    pub(super) front: Option<Front>,
+    pub(super) end: Option<End>,
+    /// Where the next large frame goes: rails and their queues by turns.
+    pub(super) turn: usize,
+    /// The peer has gone, as its control path says: there is nobody to take leave of.
+    peer_gone: bool,
+    farewell_said: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Front {
+    pub(super) header: Header,
+    slot: usize,
+    read: usize,
+}
+
+/// Why the link can't go on.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    Closed,
+    Broken(RdmaError),
+    Protocol(String),
+}
+
+impl From<&End> for LinkError {
+    fn from(end: &End) -> LinkError {
+        match end {
+            End::Closed => LinkError::Closed,
+            End::Broken(error) => LinkError::Rdma(Box::new(error.clone())),
+            End::Protocol(text) => LinkError::Protocol(text.clone()),
+        }
+    }
+}
+
+impl RdmaLink {
+    /// A link over connected rails, whose slots are cut alike at both ends.
+    pub(super) fn new(rails: Vec<Rail>, slab: Slab, memory: Arc<Registered>) -> RdmaLink {
+        let slots = u64::from(slab.geometry().slots);
+        RdmaLink {
+            inline_bytes: rails.iter().map(Rail::inline_bytes).min().unwrap_or(0),
+            rails,
+            slab,
+            memory,
+            leaving: Vec::new(),
+            arriving: Vec::new(),
+            window: Window::new(slots),
+            owed: Owed::new(slots),
+            order: Order::new(slots),
+            front: None,
+            end: None,
+            turn: 0,
+            peer_gone: false,
+            farewell_said: false,
+        }
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.slab.geometry()
+    }
+
+    pub(super) fn fail(&mut self, error: RdmaError) -> LinkError {
+        LinkError::from(&*self.end.get_or_insert(End::Broken(error)))
+    }
+
+    /// The oldest frame that isn't wholly read.
+    #[inline]
+    pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
+        if self.front.is_none() && !self.find_front() {
+            self.progress();
+            if !self.find_front() {
+                if self.order.is_ended() {
+                    return Err(LinkError::Closed);
+                }
+                return self.end.as_ref().map_or(Ok(None), |end| Err(end.into()));
+            }
+        }
+        let Front { header, slot, read } = self.front.expect("found above");
+        let left = header.bytes as usize - read;
+        let bytes = match header.kind {
+            FrameKind::Placed => self.placed_bytes(header.channel, left),
+            FrameKind::Offer => &[],
+            FrameKind::Here | FrameKind::Answer => &self.slab.payload(slot, header.bytes as usize)[read..],
+        };
+        Ok(Some(Head { channel: header.channel, stamp: header.stamp, left, bytes }))
+    }
+
+    /// Looks whether the next frame for the owner has arrived. Answers, which are not for it, have been taken in when they
+    /// arrived, and are given back here.
+    #[inline]
+    fn find_front(&mut self) -> bool {
+        if self.front.is_some() {
+            return true;
+        }
+        while let Some((slot, written)) = self.order.front() {
+            let header = Header::decode(&self.slab.header(slot), written);
+            let Some(header) = header.filter(|header| self.is_sound(header)) else {
+                let text = format!("a write of {written} bytes is no frame that belongs here");
+                self.end.get_or_insert(End::Protocol(text));
+                return false;
+            };
+            if header.kind != FrameKind::Answer {
+                self.front = Some(Front { header, slot, read: 0 });
+                return true;
+            }
+            self.give_back();
+        }
+        false
+    }
+
+    fn is_sound(&self, header: &Header) -> bool {
+        match header.kind {
+            FrameKind::Here | FrameKind::Answer => header.bytes <= self.geometry().payload_bytes,
+            FrameKind::Placed => self.may_be_placed(header.channel, header.bytes as usize),
+            FrameKind::Offer => header.bytes > 0,
+        }
+    }
+
+    /// Gives back bytes of the head.
+    ///
+    /// # Panics
+    ///
+    /// If there is no head, or it has fewer bytes.
+    #[inline]
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        let front = self.front.as_mut().expect("advance follows a head");
+        front.read += bytes;
+        let (len, channel) = (front.header.bytes as usize, front.header.channel);
+        assert!(front.read <= len, "advanced to byte {} of a frame of {len}", front.read);
+        let (is_read, is_placed) = (front.read == len, front.header.kind == FrameKind::Placed);
+        if is_placed {
+            self.placed_are_read(channel, bytes);
+        }
+        if is_read {
+            self.front = None;
+            self.give_back();
+        }
+    }
+
+    /// Moves bytes of the head into `target` by `copy`, or answers an offer with where `target` lies; how many are there.
+    #[inline]
+    pub(crate) fn recv_by(
+        &mut self,
+        copy: impl FnOnce(&mut [u8], &[u8]),
+        target: &mut [u8],
+    ) -> Result<usize, LinkError> {
+        let Some(head) = self.head()? else { return Ok(0) };
+        let bytes = head.bytes.len().min(target.len());
+        if bytes == 0 {
+            if head.left > 0 && !target.is_empty() {
+                self.answer(Some(target));
+            }
+            return Ok(0);
+        }
+        if !std::ptr::eq(head.bytes.as_ptr(), target.as_ptr()) {
+            copy(&mut target[..bytes], &head.bytes[..bytes]);
+            traffic::copied_out(bytes);
+        }
+        self.advance(bytes);
+        Ok(bytes)
+    }
+
+    /// The frame in front has been read.
+    #[inline]
+    pub(super) fn give_back(&mut self) {
+        self.order.give_back();
+        self.owed.consume();
+        self.pay();
+    }
+
+    /// Tells the peer what it may send, if that is much and nothing else tells it.
+    #[inline]
+    fn pay(&mut self) {
+        if !self.owed.is_due() || self.end.is_some() || !self.rails[0].has_room(0, self.geometry().slots) {
+            return;
+        }
+        let immediate = Immediate::Credit(self.owed.tell() as u32);
+        // SAFETY: nothing is read from memory.
+        if let Err(error) = unsafe { self.rails[0].write(0, 0, immediate, Mode::Quiet, &[]) } {
+            self.fail(error);
+        }
+    }
+
+    /// Takes in what has happened since the last look.
+    #[inline]
+    pub(crate) fn progress(&mut self) {
+        let (order, window, slab, leaving) = (&mut self.order, &mut self.window, &self.slab, &mut self.leaving);
+        let mut unsound: Option<String> = None;
+        let mut failed: Option<(usize, Failure)> = None;
+        for (number, rail) in self.rails.iter_mut().enumerate() {
+            let polled = rail.poll(|immediate, bytes| {
+                if let Err(text) = take_in(Immediate::decode(immediate), bytes, order, (window, leaving), slab) {
+                    unsound.get_or_insert(text);
+                }
+            });
+            if let Err(failure) = polled
+                && failed.is_none_or(|(_, before)| before.status == FLUSHED)
+            {
+                failed = Some((number, failure));
+            }
+            if let Err(error) = rail.refill() {
+                self.end.get_or_insert(End::Broken(error));
+            }
+        }
+        if let Some(text) = unsound {
+            self.end.get_or_insert(End::Protocol(text));
+        }
+        if let Some((number, failure)) = failed {
+            self.rail_failed(number, failure);
+        }
+        // Answers are given back even if the owner only sends.
+        self.find_front();
+        self.pay();
+    }
+
+    #[cold]
+    fn rail_failed(&mut self, number: usize, failure: Failure) {
+        let rail = &self.rails[number];
+        let end = if self.order.is_ending() || self.peer_gone {
+            End::Closed
+        } else {
+            let port = rail.adapter.name();
+            End::Broken(RdmaError::of_status(&port, &rail.path, failure.status, failure.vendor))
+        };
+        tracing::debug!("{}: {} ended: {failure:?}", rail.adapter.name(), rail.path);
+        self.end.get_or_insert(end);
+    }
+
+    /// The peer is gone, or has left.
+    pub(crate) fn peer_is_gone(&mut self) {
+        self.peer_gone = true;
+    }
+
+    /// Files whose readiness means that it is worth looking at the link again.
+    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rails.iter().flat_map(|rail| [rail.completions.file(), rail.adapter.events()])
+    }
+
+    /// Asks to be woken by whatever happens from now on. What happened before must be looked at after this.
+    pub(crate) fn arm(&mut self) {
+        for rail in &mut self.rails {
+            let armed = rail.completions.arm().map_err(|error| rail.refused("asking for wake-ups", &error));
+            if let Err(error) = armed.and_then(|()| rail.adapter.check()) {
+                self.end.get_or_insert(End::Broken(error));
+            }
+        }
+    }
+
+    /// Says goodbye, and waits a little until the peer's device has all that was sent.
+    pub(crate) fn close(&mut self) {
+        if std::mem::replace(&mut self.farewell_said, true) || self.end.is_some() || self.peer_gone {
+            return;
+        }
+        let immediate = Immediate::Goodbye(self.window.next() as u32);
+        for rail in &mut self.rails {
+            for queue in 0..rail.queues.len() {
+                // SAFETY: nothing is read from memory.
+                if let Err(error) = unsafe { rail.write(queue, 0, immediate, Mode::Reported, &[]) } {
+                    return tracing::debug!("no goodbye was said: {error}");
+                }
+            }
+        }
+        let deadline: Time = Clock::Real.now().after(FAREWELL);
+        while !self.rails.iter().all(Rail::is_quiet) {
+            self.progress();
+            // A peer that has left needs nothing any more.
+            if self.end.is_some() || self.order.is_ending() {
+                return;
+            }
+            if deadline <= Clock::Real.now() {
+                return tracing::debug!("the goodbye was not acknowledged within {FAREWELL:?}");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Takes in one write of the peer's.
+#[inline]
+fn take_in(
+    immediate: Immediate,
+    bytes: u32,
+    order: &mut Order,
+    (window, leaving): (&mut Window, &mut [Leaving]),
+    slab: &Slab,
+) -> Result<(), String> {
+    let text = |error: OrderError| error.to_string();
+    let credit = match immediate {
+        Immediate::Frame(number) => {
+            let slot = order.arrive(number, bytes).map_err(text)?;
+            let header = Header::decode(&slab.header(slot), bytes);
+            let header = header.ok_or_else(|| format!("a write of {bytes} bytes is no frame"))?;
+            if header.kind == FrameKind::Answer {
+                let answer = Answer::decode(slab.payload(slot, header.bytes.min(ANSWER_BYTES as u32) as usize));
+                send::take_answer(leaving, answer.ok_or("it answers an offer with something else")?);
+            }
+            header.credit as u32
+        }
+        Immediate::Credit(number) => number,
+        Immediate::Goodbye(number) => return order.end_at(number).map_err(text),
+        Immediate::Ping(_) => return Ok(()),
+    };
+    if window.returned(credit & ((NUMBERS - 1) as u32)) {
+        Ok(())
+    } else {
+        Err(format!("it gives back frames up to {credit}, more than were sent"))
+    }
+}

@@ -1,0 +1,99 @@
+//! Registered memory: pinned, and known to the device by keys.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use ibverbs_sys as ffi;
+
+use super::context::{Domain, pointer};
+
+/// What may be done with registered memory beside reading it for this rank's own sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Access {
+    /// Peers may write there.
+    pub(crate) by_peers: bool,
+    /// Writes may become visible out of order, but not after the completion that follows them. Quicker on some hosts.
+    pub(crate) relaxed: bool,
+}
+
+/// Memory that a device may use.
+pub(crate) struct Registration {
+    domain: Arc<Domain>,
+    raw: *mut ffi::ibv_mr,
+}
+
+// SAFETY: as of `Context`; the memory itself belongs to whoever registered it.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Registers `bytes` from `start` on.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped until the registration is dropped, and whoever uses the keys keeps to what else is done
+    /// with it.
+    pub(crate) unsafe fn new(domain: &Arc<Domain>, start: *mut u8, bytes: usize, access: Access) -> io::Result<Self> {
+        let functions = domain.context.functions;
+        let flags = flags(access);
+        // SAFETY: the caller vouches for the memory; the library checks that it is mapped.
+        let raw = unsafe {
+            match functions.reg_mr_iova2 {
+                Some(register) if access.relaxed => {
+                    let flags = flags | ffi::ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
+                    register(domain.raw, start.cast(), bytes, start as u64, flags)
+                }
+                _ => (functions.reg_mr)(domain.raw, start.cast(), bytes, flags as i32),
+            }
+        };
+        Ok(Registration { domain: domain.clone(), raw: pointer(raw)? })
+    }
+
+    /// Registers memory of another device, say of a GPU, that its driver has exported as a dma-buf.
+    ///
+    /// # Errors
+    ///
+    /// The library, the kernel or the device can't do that; the memory must then be copied through the host's.
+    pub(crate) fn of_dma_buf(
+        domain: &Arc<Domain>,
+        file: BorrowedFd<'_>,
+        (offset, bytes): (u64, usize),
+        address: u64,
+        access: Access,
+    ) -> io::Result<Registration> {
+        let register = domain.context.functions.reg_dmabuf_mr.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "this libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 has)")
+        })?;
+        // SAFETY: the kernel checks the file, and holds the buffer while it is registered.
+        let raw = unsafe { register(domain.raw, offset, bytes, address, file.as_raw_fd(), flags(access) as i32) };
+        Ok(Registration { domain: domain.clone(), raw: pointer(raw)? })
+    }
+
+    /// The key by which this rank's work requests name the memory.
+    pub(crate) fn local_key(&self) -> u32 {
+        // SAFETY: valid until dropped.
+        unsafe { (*self.raw).lkey }
+    }
+
+    /// The key by which peers name it.
+    pub(crate) fn remote_key(&self) -> u32 {
+        // SAFETY: valid until dropped.
+        unsafe { (*self.raw).rkey }
+    }
+}
+
+fn flags(access: Access) -> u32 {
+    let local = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+    if access.by_peers { local | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 } else { local }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.domain.context.is_foreign() {
+            // SAFETY: nothing uses the keys any more, or fails cleanly where it does.
+            unsafe { (self.domain.context.functions.dereg_mr)(self.raw) };
+        }
+    }
+}

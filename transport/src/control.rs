@@ -97,7 +97,7 @@ impl Control {
     /// The peer's process, to be watched as well; [`Control::process_ended`] is called when it becomes readable.
     pub(crate) fn process(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Control::Socket(socket) => socket.process.as_ref().map(AsFd::as_fd),
+            Control::Socket(socket) => socket.process.as_deref().map(AsFd::as_fd),
             Control::Queue(_) | Control::Sim(_) => None,
         }
     }
@@ -120,7 +120,7 @@ const PREFIX_BYTES: usize = 5;
 pub(crate) struct SocketControl {
     socket: OwnedFd,
     /// The process at the other end, where the kernel says which that is.
-    process: Option<OwnedFd>,
+    process: Option<Arc<OwnedFd>>,
     process_ended: bool,
     arrived: Vec<u8>,
     /// The end of a message for which there was no room.
@@ -132,18 +132,28 @@ impl SocketControl {
     /// Takes over a connected socket, which becomes non-blocking. `is_local` says that it is a Unix socket, not TCP.
     pub(crate) fn new(socket: OwnedFd, is_local: bool) -> std::io::Result<SocketControl> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        let process = if is_local { process_at(&socket) } else { None };
+        let process = if is_local { process_at(&socket).map(Arc::new) } else { None };
         if !is_local {
             tcp::prepare_control(&socket)?;
         }
-        Ok(SocketControl {
-            socket,
-            process,
-            process_ended: false,
-            arrived: Vec::new(),
-            unsent: Vec::new(),
-            ended: false,
-        })
+        Ok(SocketControl::at(socket, process))
+    }
+
+    /// Takes over a non-blocking Unix socket, with the peer's process, as far as it is known.
+    pub(crate) fn at(socket: OwnedFd, process: Option<Arc<OwnedFd>>) -> SocketControl {
+        SocketControl { socket, process, process_ended: false, arrived: Vec::new(), unsent: Vec::new(), ended: false }
+    }
+
+    /// The two ends of a new path, for [`SocketControl::at`].
+    pub(crate) fn ends() -> std::io::Result<(OwnedFd, OwnedFd)> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    }
+
+    /// The process at the other end, as far as it is known.
+    pub(crate) fn watched(&self) -> Option<Arc<OwnedFd>> {
+        self.process.clone()
     }
 
     /// Sends what there is room for; the rest goes before the next message. A notice is dropped while another waits.

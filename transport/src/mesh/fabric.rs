@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::card::{Allowed, Card};
 use super::error::MeshError;
+use super::line::Lines;
 use super::listen::{Switchboard, listen_unix};
 use crate::endpoint::{Endpoint, Peer};
 use crate::link::LinkKind;
@@ -32,6 +33,8 @@ pub struct Fabric {
     pub(super) cards: Arc<[Card]>,
     pub(super) rank: usize,
     pub(super) switchboard: Option<Switchboard>,
+    /// To the ranks whose memory this one sees.
+    pub(super) lines: Lines,
 }
 
 /// How many TCP connections join two ranks where nothing is set.
@@ -73,7 +76,8 @@ impl Fabric {
         let fabric = |(number, door): (usize, Door)| {
             let switchboard = door.answer(&credentials)?;
             let (credentials, cards) = (credentials.clone(), cards.clone());
-            Ok::<_, MeshError>(Arc::new(Fabric { credentials, cards, rank: first + number, switchboard }))
+            let lines = Lines::default();
+            Ok::<_, MeshError>(Arc::new(Fabric { credentials, cards, rank: first + number, switchboard, lines }))
         };
         let fabrics = doors.into_iter().enumerate().map(fabric).collect::<Result<Vec<_>, _>>()?;
         let everyone: Vec<usize> = (0..cards.len()).collect();
@@ -117,7 +121,13 @@ impl Fabric {
     fn without_doors(kind: LinkKind, endpoints: Vec<Endpoint>) -> Vec<(Arc<Fabric>, Endpoint)> {
         let cards: Arc<[Card]> = endpoints.iter().map(|_| Card::here(&[kind], STREAMS)).collect();
         let credentials = Credentials { job: machine::random(), token: None };
-        let fabric = |rank| Fabric { credentials: credentials.clone(), cards: cards.clone(), rank, switchboard: None };
+        let fabric = |rank| Fabric {
+            credentials: credentials.clone(),
+            cards: cards.clone(),
+            rank,
+            switchboard: None,
+            lines: Lines::default(),
+        };
         endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
     }
 

@@ -72,6 +72,26 @@ impl Control {
         }
     }
 
+    /// Whether the path may be used by another group once this one has ended.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Control::Socket(socket) if !socket.process_ended && (!socket.ended || socket.left))
+    }
+
+    /// As [`Control::leave`], but the path is kept, for another group: whether all could be said.
+    pub(crate) fn part(&mut self) -> bool {
+        let Control::Socket(socket) = self else { return false };
+        socket.send(KIND_LEFT, &[]);
+        socket.unsent.is_empty()
+    }
+
+    /// Begins anew on a path that both ends have kept: what was said before the peer left is forgotten.
+    pub(crate) fn meet_again(&mut self) {
+        let Control::Socket(socket) = self else { return };
+        while !socket.ended && socket.event().is_some() {}
+        // A death that showed meanwhile shows again.
+        (socket.ended, socket.left) = (false, false);
+    }
+
     /// Tells the peer that this end could not join the group, for which `peers` are to blame. Nothing follows.
     pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
         match self {
@@ -126,6 +146,8 @@ pub(crate) struct SocketControl {
     /// The end of a message for which there was no room.
     unsent: Vec<u8>,
     ended: bool,
+    /// The last word was that the peer leaves.
+    left: bool,
 }
 
 impl SocketControl {
@@ -141,7 +163,15 @@ impl SocketControl {
 
     /// Takes over a non-blocking Unix socket, with the peer's process, as far as it is known.
     pub(crate) fn at(socket: OwnedFd, process: Option<Arc<OwnedFd>>) -> SocketControl {
-        SocketControl { socket, process, process_ended: false, arrived: Vec::new(), unsent: Vec::new(), ended: false }
+        SocketControl {
+            socket,
+            process,
+            process_ended: false,
+            arrived: Vec::new(),
+            unsent: Vec::new(),
+            ended: false,
+            left: false,
+        }
     }
 
     /// The two ends of a new path, for [`SocketControl::at`].
@@ -226,7 +256,7 @@ impl SocketControl {
         self.arrived.drain(..PREFIX_BYTES + bytes);
         match kind {
             KIND_NOTICE => return Some(ControlEvent::Notice(payload)),
-            KIND_LEFT => self.ended = true,
+            KIND_LEFT => (self.ended, self.left) = (true, true),
             _ => {
                 self.ended = true;
                 let (peers, how) = postcard::from_bytes(&payload)

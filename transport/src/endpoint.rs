@@ -1,5 +1,7 @@
 //! One rank's end of all its links: sending, receiving, sleeping, and news of its peers.
 
+mod retire;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

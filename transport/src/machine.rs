@@ -43,6 +43,15 @@ pub(crate) fn random() -> [u8; 16] {
     bytes
 }
 
+/// Mixes a word into a digest.
+pub(crate) fn mix(digest: u64, word: u64) -> u64 {
+    // The finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+    let mut mixed = (digest ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// Raises this process's limit on open files as far as it may by itself.
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -142,6 +142,12 @@ impl Segment {
         self.region.file()
     }
 
+    /// How much memory the segment has taken so far; all of it, if the kernel doesn't say.
+    pub(crate) fn bytes_taken(&self) -> u64 {
+        const BLOCK_BYTES: u64 = 512;
+        rustix::fs::fstat(self.file()).map_or(u64::MAX, |stat| stat.st_blocks as u64 * BLOCK_BYTES)
+    }
+
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use paceline_transport::GroupId;
 
 use super::Communicator;
+use super::spare::Spare;
 use crate::error::{Error, Result};
 use crate::select::Facts;
 
-/// What each rank says: its color (and whether it has one), its key, and a number for the group if it is its first rank.
-const WORDS: usize = 5;
+/// What each rank says: its color (and whether it has one), its key, a number for the group if it is its first rank, and what
+/// links it has to spare.
+const WORDS: usize = 8;
 /// The largest group whose ranks an error lists.
 const LISTED_MAX: usize = 16;
 
@@ -26,10 +28,17 @@ impl Communicator {
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Communicator>> {
         let nonce = paceline_transport::endpoint::random_number();
         let (low, high) = (nonce as u64, (nonce >> 64) as u64);
-        let mine = [u64::from(color.is_some()), color.unwrap_or(0), key as u64, low, high];
+        // Nobody else may take it meanwhile: what is said of it must still be so.
+        let mut spare = self.inner.roots.spares.take();
+        let [group_low, group_high, digest] = Spare::said(spare.as_mut());
+        let mine =
+            [u64::from(color.is_some()), color.unwrap_or(0), key as u64, low, high, group_low, group_high, digest];
         let mut all = vec![0u64; WORDS * self.size()];
         self.all_gather(&mine, &mut all)?;
-        let Some(color) = color else { return Ok(None) };
+        let Some(color) = color else {
+            self.inner.roots.spares.keep(spare);
+            return Ok(None);
+        };
         let said = |rank: usize| &all[rank * WORDS..][..WORDS];
         let mut group: Vec<usize> = (0..self.size()).filter(|rank| said(*rank)[..2] == [1, color]).collect();
         group.sort_by_key(|rank| (said(*rank)[2] as i64, *rank));
@@ -37,7 +46,19 @@ impl Communicator {
         id[..8].copy_from_slice(&said(group[0])[3].to_le_bytes());
         id[8..].copy_from_slice(&said(group[0])[4].to_le_bytes());
         let members: Arc<[usize]> = group.iter().map(|rank| self.inner.members[*rank]).collect();
+        let spares = group.iter().map(|rank| [5, 6, 7].map(|word| said(*rank)[word]));
+        match spare {
+            Some(spare) if spare.suits(&members, spares) => return Ok(Some(self.with_spare(spare, GroupId(id)))),
+            spare => self.inner.roots.spares.keep(spare),
+        }
         self.join_group(GroupId(id), members).map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
+    }
+
+    /// A communicator over the links that the last one of the same ranks has left. All of these have agreed to it.
+    fn with_spare(&self, spare: Spare, id: GroupId) -> Communicator {
+        let Spare { members, mut endpoint, facts, .. } = spare;
+        endpoint.revive();
+        Communicator::over(endpoint, self.inner.roots.clone(), (id, members), facts, self.inner.timeout)
     }
 
     fn join_group(&self, id: GroupId, members: Arc<[usize]>) -> Result<Communicator> {

@@ -406,6 +406,29 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_both_ends_keep_begins_anew() {
+        let (mut a, mut b) = sockets();
+        a.notify(b"old");
+        for end in [&mut a, &mut b] {
+            assert!(end.is_whole() && end.part());
+        }
+        a.meet_again();
+        a.notify(b"new");
+        b.meet_again();
+        assert_eq!(b.event(), Some(ControlEvent::Notice(b"new".to_vec())));
+        assert_eq!(a.event(), None);
+        // One end may have seen the other leave before.
+        assert!(a.part());
+        assert_eq!(b.event(), Some(ControlEvent::Left));
+        assert!(b.is_whole() && b.part());
+        b.meet_again();
+        a.meet_again();
+        drop(a);
+        assert!(matches!(b.event(), Some(ControlEvent::Died(_))), "and a death shows again");
+        assert!(!b.is_whole());
+    }
+
+    #[test]
     fn nonsense_is_a_death_and_no_panic() {
         let (a, b) = UnixStream::pair().unwrap();
         rustix::io::write(&a, &[0xff; 64]).unwrap();

@@ -20,7 +20,9 @@ impl Communicator {
     /// Splits the communicator: ranks of one `color` make a new one, ordered by `key`, then by their rank here. Every rank
     /// calls it; a rank without a color gets `None`.
     ///
-    /// The new communicator has links of its own and doesn't depend on this one, which may be dropped.
+    /// The new communicator has links of its own and doesn't depend on this one, which may be dropped. They may be those of an
+    /// earlier communicator of the same ranks in the same order that all have dropped: each rank keeps the last one's, with a
+    /// few MiB at the most, until another is dropped.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use paceline_transport::{Endpoint, GroupId};
 
+use crate::engine::Kin;
 use crate::select::Facts;
 
 /// What a dropped communicator has left at this rank.
@@ -22,6 +23,11 @@ impl Spare {
         let Some(spare) = spare else { return [0; 3] };
         let id = u128::from_le_bytes(spare.group.0);
         [id as u64, (id >> 64) as u64, spare.endpoint.digest()]
+    }
+
+    /// Gives the spare up after a failure. Others may have taken this rank at its word: they are told why it doesn't come.
+    pub(super) fn dismiss(mut self, kin: &Kin) {
+        kin.take_leave(&self.members, &mut self.endpoint);
     }
 
     /// Whether the ranks that have said this can use their spares for the group `members`: all have the same group's, and both

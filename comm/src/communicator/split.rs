@@ -7,7 +7,8 @@ use paceline_transport::GroupId;
 
 use super::Communicator;
 use super::spare::Spare;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::request::CallOptions;
 use crate::select::Facts;
 
 /// What each rank says: its color (and whether it has one), its key, a number for the group if it is its first rank, and what
@@ -36,7 +37,11 @@ impl Communicator {
         let mine =
             [u64::from(color.is_some()), color.unwrap_or(0), key as u64, low, high, group_low, group_high, digest];
         let mut all = vec![0u64; WORDS * self.size()];
-        self.all_gather(&mine, &mut all)?;
+        if let Err(error) = self.all_gather(&mine, &mut all) {
+            let failed = error.kind() != ErrorKind::InvalidArgument;
+            spare.into_iter().filter(|_| failed).for_each(|spare| spare.dismiss(&self.inner.roots.kin));
+            return Err(error);
+        }
         let Some(color) = color else {
             self.inner.roots.spares.keep(spare);
             return Ok(None);
@@ -49,18 +54,25 @@ impl Communicator {
         id[8..].copy_from_slice(&said(group[0])[4].to_le_bytes());
         let members: Arc<[usize]> = group.iter().map(|rank| self.inner.members[*rank]).collect();
         let spares = group.iter().map(|rank| [5, 6, 7].map(|word| said(*rank)[word]));
-        match spare {
-            Some(spare) if spare.suits(&members, spares) => return Ok(Some(self.with_spare(spare, GroupId(id)))),
-            spare => self.inner.roots.spares.keep(spare),
-        }
-        self.join_group(GroupId(id), members).map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
+        let joined = match spare {
+            Some(spare) if spare.suits(&members, spares) => self.join_again(spare, GroupId(id)),
+            spare => {
+                self.inner.roots.spares.keep(spare);
+                self.join_group(GroupId(id), members)
+            }
+        };
+        joined.map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
     }
 
-    /// A communicator over the links that the last one of the same ranks has left. All of these have agreed to it.
-    fn with_spare(&self, spare: Spare, id: GroupId) -> Communicator {
+    /// A communicator over the links that the last one of the same ranks has left. All have said that they have it, but one may
+    /// not have heard so from the others: as in a new group, it is now that it must show.
+    fn join_again(&self, spare: Spare, id: GroupId) -> Result<Communicator> {
         let Spare { members, mut endpoint, facts, .. } = spare;
         endpoint.revive();
-        Communicator::over(endpoint, self.inner.roots.clone(), (id, members), facts, self.inner.timeout)
+        let (roots, timeout) = (self.inner.roots.clone(), self.inner.timeout);
+        let comm = Communicator::over(endpoint, roots, (id, members), facts, timeout);
+        comm.with(CallOptions { timeout: Some(self.patience()), ..CallOptions::default() }).barrier()?;
+        Ok(comm)
     }
 
     fn join_group(&self, id: GroupId, members: Arc<[usize]>) -> Result<Communicator> {
@@ -91,7 +103,6 @@ fn of_group(error: &Error, color: u64, group: &[usize]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn a_groups_error_names_the_ranks_outside() {

@@ -242,11 +242,8 @@ impl Core {
     /// Tells the peers why this rank leaves, if another of its communicators has failed. Of this one's own failure they
     /// know.
     pub(crate) fn take_leave(&mut self) {
-        if self.dead.is_none()
-            && let Some(report) = self.kin.failure(&self.members)
-        {
-            let notice = Notice::Farewell(report).encode();
-            self.others().for_each(|peer| self.endpoint.notify(peer, &notice));
+        if self.dead.is_none() {
+            self.kin.take_leave(&self.members, &mut self.endpoint);
         }
     }
 

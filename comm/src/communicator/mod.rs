@@ -145,7 +145,11 @@ impl Communicator {
         let house = peers[rank].house;
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
         let sockets = links.contains(&Some(LinkKind::Tcp));
-        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, cores(), sockets));
+        let core = Core::new(
+            endpoint,
+            clock,
+            WaitPolicy::for_host(neighbours.max(roots.fabric.n_neighbours()), cores(), sockets),
+        );
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {

@@ -133,6 +133,29 @@ mod tests {
         });
     }
 
+    /// What is sent to a rank that has given its links back already lies on them, though that rank has seen nothing of it.
+    #[test]
+    fn links_with_something_late_on_them_are_not_used_again() {
+        on_each(2, |comm| {
+            for turn in 0..6 {
+                let part = all(comm);
+                check_sum(&part, 10);
+                if comm.rank() == 1 {
+                    drop(part);
+                    comm.barrier().unwrap();
+                } else {
+                    comm.barrier().unwrap();
+                    part.send(&[7u8; 100], 1).unwrap();
+                    drop(part);
+                }
+                assert!(has_spare(comm), "turn {turn}: each rank alone finds nothing on them");
+                let part = all(comm);
+                assert!(has_spare(comm), "turn {turn}: they are not used again");
+                check_sum(&part, 10);
+            }
+        });
+    }
+
     #[test]
     fn links_are_used_by_one_group_at_a_time() {
         on_each(3, |comm| {

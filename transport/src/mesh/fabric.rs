@@ -131,6 +131,13 @@ impl Fabric {
         endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
     }
 
+    /// How many of all ranks share this one's host, itself included.
+    #[must_use]
+    pub fn n_neighbours(&self) -> usize {
+        let mine = &self.cards[self.rank];
+        self.cards.iter().filter(|card| card.shares_kernel(mine)).count()
+    }
+
     /// Where each of some ranks runs, for a group of these.
     pub(super) fn peers(&self, members: &[usize]) -> Arc<[Peer]> {
         let card = |rank: &usize| &self.cards[*rank];

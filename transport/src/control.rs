@@ -72,6 +72,26 @@ impl Control {
         }
     }
 
+    /// Whether the path may be used by another group once this one has ended.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Control::Socket(socket) if !socket.process_ended && (!socket.ended || socket.left))
+    }
+
+    /// As [`Control::leave`], but the path is kept, for another group: whether all could be said.
+    pub(crate) fn part(&mut self) -> bool {
+        let Control::Socket(socket) = self else { return false };
+        socket.send(KIND_LEFT, &[]);
+        socket.unsent.is_empty()
+    }
+
+    /// Begins anew on a path that both ends have kept: what was said before the peer left is forgotten.
+    pub(crate) fn meet_again(&mut self) {
+        let Control::Socket(socket) = self else { return };
+        while !socket.ended && socket.event().is_some() {}
+        // A death that showed meanwhile shows again.
+        (socket.ended, socket.left) = (false, false);
+    }
+
     /// Tells the peer that this end could not join the group, for which `peers` are to blame. Nothing follows.
     pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
         match self {
@@ -97,7 +117,7 @@ impl Control {
     /// The peer's process, to be watched as well; [`Control::process_ended`] is called when it becomes readable.
     pub(crate) fn process(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Control::Socket(socket) => socket.process.as_ref().map(AsFd::as_fd),
+            Control::Socket(socket) => socket.process.as_deref().map(AsFd::as_fd),
             Control::Queue(_) | Control::Sim(_) => None,
         }
     }
@@ -120,30 +140,50 @@ const PREFIX_BYTES: usize = 5;
 pub(crate) struct SocketControl {
     socket: OwnedFd,
     /// The process at the other end, where the kernel says which that is.
-    process: Option<OwnedFd>,
+    process: Option<Arc<OwnedFd>>,
     process_ended: bool,
     arrived: Vec<u8>,
     /// The end of a message for which there was no room.
     unsent: Vec<u8>,
     ended: bool,
+    /// The last word was that the peer leaves.
+    left: bool,
 }
 
 impl SocketControl {
     /// Takes over a connected socket, which becomes non-blocking. `is_local` says that it is a Unix socket, not TCP.
     pub(crate) fn new(socket: OwnedFd, is_local: bool) -> std::io::Result<SocketControl> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        let process = if is_local { process_at(&socket) } else { None };
+        let process = if is_local { process_at(&socket).map(Arc::new) } else { None };
         if !is_local {
             tcp::prepare_control(&socket)?;
         }
-        Ok(SocketControl {
+        Ok(SocketControl::at(socket, process))
+    }
+
+    /// Takes over a non-blocking Unix socket, with the peer's process, as far as it is known.
+    pub(crate) fn at(socket: OwnedFd, process: Option<Arc<OwnedFd>>) -> SocketControl {
+        SocketControl {
             socket,
             process,
             process_ended: false,
             arrived: Vec::new(),
             unsent: Vec::new(),
             ended: false,
-        })
+            left: false,
+        }
+    }
+
+    /// The two ends of a new path, for [`SocketControl::at`].
+    pub(crate) fn ends() -> std::io::Result<(OwnedFd, OwnedFd)> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    }
+
+    /// The process at the other end, as far as it is known.
+    pub(crate) fn watched(&self) -> Option<Arc<OwnedFd>> {
+        self.process.clone()
     }
 
     /// Sends what there is room for; the rest goes before the next message. A notice is dropped while another waits.
@@ -216,7 +256,7 @@ impl SocketControl {
         self.arrived.drain(..PREFIX_BYTES + bytes);
         match kind {
             KIND_NOTICE => return Some(ControlEvent::Notice(payload)),
-            KIND_LEFT => self.ended = true,
+            KIND_LEFT => (self.ended, self.left) = (true, true),
             _ => {
                 self.ended = true;
                 let (peers, how) = postcard::from_bytes(&payload)
@@ -363,6 +403,29 @@ mod tests {
         a.leave();
         drop(a);
         assert_eq!(b.event(), Some(ControlEvent::Left));
+    }
+
+    #[test]
+    fn a_path_that_both_ends_keep_begins_anew() {
+        let (mut a, mut b) = sockets();
+        a.notify(b"old");
+        for end in [&mut a, &mut b] {
+            assert!(end.is_whole() && end.part());
+        }
+        a.meet_again();
+        a.notify(b"new");
+        b.meet_again();
+        assert_eq!(b.event(), Some(ControlEvent::Notice(b"new".to_vec())));
+        assert_eq!(a.event(), None);
+        // One end may have seen the other leave before.
+        assert!(a.part());
+        assert_eq!(b.event(), Some(ControlEvent::Left));
+        assert!(b.is_whole() && b.part());
+        b.meet_again();
+        a.meet_again();
+        drop(a);
+        assert!(matches!(b.event(), Some(ControlEvent::Died(_))), "and a death shows again");
+        assert!(!b.is_whole());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One rank's end of all its links: sending, receiving, sleeping, and news of its peers.
 
+mod retire;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,7 +26,7 @@ pub struct Peer {
     pub pid: u32,
     /// Which ranks share a host have the same number: the lowest rank there.
     pub house: usize,
-    /// How many cores the ranks of its host may use together.
+    /// How many cores all ranks of its host may use together.
     pub cores: usize,
 }
 
@@ -369,7 +371,7 @@ pub fn in_process(size: usize) -> std::io::Result<Vec<Endpoint>> {
     let cores = Cores::together([&Cores::mine()].into_iter());
     let peer = Peer { host: crate::machine::host_name(), pid: std::process::id(), house: 0, cores };
     let peers: Arc<[Peer]> = vec![peer; size].into();
-    let geometry = Geometry::for_neighbours(size, cores);
+    let geometry = Geometry::for_neighbours(size, size > cores);
     let bells = (0..size).map(|_| Doorbell::new()).collect::<std::io::Result<Vec<_>>>()?;
     if size == 1 {
         return Ok(vec![Endpoint::new(0, vec![None], peers, None, bells[0].clone())]);

@@ -37,12 +37,12 @@ const FRAMES: usize = 8;
 const FRAME_BYTES: usize = 128 << 10;
 
 impl Geometry {
-    /// The cut for that many ranks on one host, which may use so many cores. Pages are taken when they are first used.
-    pub(crate) fn for_neighbours(neighbours: usize, cores: usize) -> Geometry {
+    /// The cut for that many ranks on one host. Pages are taken when they are first used.
+    pub(crate) fn for_neighbours(neighbours: usize, crowded: bool) -> Geometry {
         let pairs = (neighbours * neighbours.saturating_sub(1)).max(1);
         let fair = 1usize << (HOST_BYTES / pairs).max(1).ilog2();
         let payload_bytes = fair.clamp(*PAYLOAD_BYTES.start(), *PAYLOAD_BYTES.end()) as u32;
-        Geometry { neighbours: neighbours as u32, slots: SLOTS, payload_bytes, crowded: neighbours > cores }
+        Geometry { neighbours: neighbours as u32, slots: SLOTS, payload_bytes, crowded }
     }
 
     fn frame_bytes(&self) -> usize {
@@ -142,6 +142,12 @@ impl Segment {
     /// The segment's file, to hand to a neighbour.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.region.file()
+    }
+
+    /// How much memory the segment has taken so far; all of it, if the kernel doesn't say.
+    pub(crate) fn bytes_taken(&self) -> u64 {
+        const BLOCK_BYTES: u64 = 512;
+        rustix::fs::fstat(self.file()).map_or(u64::MAX, |stat| stat.st_blocks as u64 * BLOCK_BYTES)
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -252,14 +258,14 @@ mod tests {
     #[test]
     fn a_host_full_of_ranks_takes_little() {
         for (neighbours, most) in [(2, 32 << 20), (8, 144 << 20), (40, 192 << 20), (256, 4 << 30)] {
-            let total = Geometry::for_neighbours(neighbours, 2).total_bytes() * neighbours;
+            let total = Geometry::for_neighbours(neighbours, true).total_bytes() * neighbours;
             assert!(total < most, "{neighbours} ranks take {total} bytes");
         }
     }
 
     #[test]
     fn a_segment_is_known_by_its_nonce_and_length() {
-        let geometry = Geometry::for_neighbours(2, 2);
+        let geometry = Geometry::for_neighbours(2, false);
         let segment = Segment::create(geometry, [7; 16]).unwrap();
         let file = || segment.file().try_clone_to_owned().unwrap();
         assert!(Segment::attach(file(), geometry, [7; 16]).is_ok());

@@ -6,6 +6,7 @@ mod group;
 mod prepare;
 mod quick;
 mod setup;
+mod spare;
 mod split;
 mod windows;
 mod work;
@@ -29,6 +30,7 @@ pub use work::Work;
 
 use prepare::Plans;
 use quick::Readies;
+use spare::{Spare, Spares};
 use windows::Registry;
 
 /// One rank's membership of a group of ranks.
@@ -80,7 +82,7 @@ struct Inner {
     readies: Readies,
     /// Collectives called so far.
     sequence: AtomicU64,
-    /// Of these, those over the boards.
+    /// The turn of the boards that is next.
     turns: AtomicU64,
     /// A digest of them all, in their order.
     history: AtomicU64,
@@ -113,11 +115,12 @@ struct Roots {
     /// How to call the ranks again, for groups of them.
     fabric: Arc<Fabric>,
     kin: Kin,
+    spares: Spares,
 }
 
 impl Roots {
     fn of(fabric: Arc<Fabric>) -> Roots {
-        Roots { fabric, kin: Kin::default() }
+        Roots { fabric, kin: Kin::default(), spares: Spares::default() }
     }
 }
 
@@ -129,7 +132,7 @@ impl Communicator {
 
     fn driven(
         (driver, clock): (Driver, Clock),
-        endpoint: Endpoint,
+        mut endpoint: Endpoint,
         roots: Roots,
         (group, members): (GroupId, Arc<[usize]>),
         facts: Facts,
@@ -138,9 +141,11 @@ impl Communicator {
         let (rank, size) = (endpoint.me(), endpoint.size());
         let peers = endpoint.peers().clone();
         let links: Box<[_]> = (0..size).map(|peer| endpoint.link_kind(peer)).collect();
+        let turns = endpoint.board().map_or(0, |board| board.turn());
         let house = peers[rank].house;
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
         let sockets = links.contains(&Some(LinkKind::Tcp));
+        let neighbours = neighbours.max(roots.fabric.n_neighbours());
         let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, peers[rank].cores, sockets));
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
@@ -160,7 +165,7 @@ impl Communicator {
             plans: Plans::default(),
             readies: Readies::default(),
             sequence: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
+            turns: AtomicU64::new(turns),
             history: AtomicU64::new(0),
             sent: zeros(),
             received: zeros(),
@@ -302,6 +307,18 @@ impl Communicator {
 impl Inner {
     fn next_memory(&self) -> u64 {
         self.memories.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.group == GroupId::WORLD {
+            return;
+        }
+        let (group, members) = (self.group, self.members.clone());
+        let links = self.engine.retire();
+        let spare = links.map(|endpoint| Spare { group, members, endpoint, facts: self.facts.clone() });
+        self.roots.spares.keep(spare);
     }
 }
 

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use paceline_transport::GroupId;
 
 use super::Communicator;
-use crate::error::{Error, Result};
+use super::spare::Spare;
+use crate::error::{Error, ErrorKind, Result};
+use crate::request::CallOptions;
 use crate::select::Facts;
 
-/// What each rank says: its color (and whether it has one), its key, and a number for the group if it is its first rank.
-const WORDS: usize = 5;
+/// What each rank says: its color (and whether it has one), its key, a number for the group if it is its first rank, and what
+/// links it has to spare.
+const WORDS: usize = 8;
 /// The largest group whose ranks an error lists.
 const LISTED_MAX: usize = 16;
 
@@ -18,7 +21,9 @@ impl Communicator {
     /// Splits the communicator: ranks of one `color` make a new one, ordered by `key`, then by their rank here. Every rank
     /// calls it; a rank without a color gets `None`.
     ///
-    /// The new communicator has links of its own and doesn't depend on this one, which may be dropped.
+    /// The new communicator has links of its own and doesn't depend on this one, which may be dropped. They may be those of an
+    /// earlier communicator of the same ranks in the same order that all have dropped: each rank keeps the last one's, with a
+    /// few MiB at the most, until another is dropped.
     ///
     /// # Errors
     ///
@@ -26,10 +31,21 @@ impl Communicator {
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Communicator>> {
         let nonce = paceline_transport::endpoint::random_number();
         let (low, high) = (nonce as u64, (nonce >> 64) as u64);
-        let mine = [u64::from(color.is_some()), color.unwrap_or(0), key as u64, low, high];
+        // Nobody else may take it meanwhile: what is said of it must still be so.
+        let mut spare = self.inner.roots.spares.take();
+        let [group_low, group_high, digest] = Spare::said(spare.as_mut());
+        let mine =
+            [u64::from(color.is_some()), color.unwrap_or(0), key as u64, low, high, group_low, group_high, digest];
         let mut all = vec![0u64; WORDS * self.size()];
-        self.all_gather(&mine, &mut all)?;
-        let Some(color) = color else { return Ok(None) };
+        if let Err(error) = self.all_gather(&mine, &mut all) {
+            let failed = error.kind() != ErrorKind::InvalidArgument;
+            spare.into_iter().filter(|_| failed).for_each(|spare| spare.dismiss(&self.inner.roots.kin));
+            return Err(error);
+        }
+        let Some(color) = color else {
+            self.inner.roots.spares.keep(spare);
+            return Ok(None);
+        };
         let said = |rank: usize| &all[rank * WORDS..][..WORDS];
         let mut group: Vec<usize> = (0..self.size()).filter(|rank| said(*rank)[..2] == [1, color]).collect();
         group.sort_by_key(|rank| (said(*rank)[2] as i64, *rank));
@@ -37,7 +53,26 @@ impl Communicator {
         id[..8].copy_from_slice(&said(group[0])[3].to_le_bytes());
         id[8..].copy_from_slice(&said(group[0])[4].to_le_bytes());
         let members: Arc<[usize]> = group.iter().map(|rank| self.inner.members[*rank]).collect();
-        self.join_group(GroupId(id), members).map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
+        let spares = group.iter().map(|rank| [5, 6, 7].map(|word| said(*rank)[word]));
+        let joined = match spare {
+            Some(spare) if spare.suits(&members, spares) => self.join_again(spare, GroupId(id)),
+            spare => {
+                self.inner.roots.spares.keep(spare);
+                self.join_group(GroupId(id), members)
+            }
+        };
+        joined.map(Some).map_err(|error| self.failed(of_group(&error, color, &group)))
+    }
+
+    /// A communicator over the links that the last one of the same ranks has left. All have said that they have it, but one may
+    /// not have heard so from the others: as in a new group, it is now that it must show.
+    fn join_again(&self, spare: Spare, id: GroupId) -> Result<Communicator> {
+        let Spare { members, mut endpoint, facts, .. } = spare;
+        endpoint.revive();
+        let (roots, timeout) = (self.inner.roots.clone(), self.inner.timeout);
+        let comm = Communicator::over(endpoint, roots, (id, members), facts, timeout);
+        comm.with(CallOptions { timeout: Some(self.patience()), ..CallOptions::default() }).barrier()?;
+        Ok(comm)
     }
 
     fn join_group(&self, id: GroupId, members: Arc<[usize]>) -> Result<Communicator> {
@@ -68,7 +103,6 @@ fn of_group(error: &Error, color: u64, group: &[usize]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn a_groups_error_names_the_ranks_outside() {

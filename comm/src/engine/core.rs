@@ -229,14 +229,21 @@ impl Core {
         }
     }
 
+    /// Leaves in order and gives the links back, if nothing is under way, nothing has failed, and another group may use them.
+    pub(crate) fn retire(&mut self) -> Option<Endpoint> {
+        if !self.is_idle() || self.kin.failure(&self.members).is_some() {
+            return None;
+        }
+        let links = self.endpoint.retire()?;
+        self.dead = Some(Error::new(ErrorKind::Aborted, "the communicator was dropped"));
+        Some(links)
+    }
+
     /// Tells the peers why this rank leaves, if another of its communicators has failed. Of this one's own failure they
     /// know.
     pub(crate) fn take_leave(&mut self) {
-        if self.dead.is_none()
-            && let Some(report) = self.kin.failure(&self.members)
-        {
-            let notice = Notice::Farewell(report).encode();
-            self.others().for_each(|peer| self.endpoint.notify(peer, &notice));
+        if self.dead.is_none() {
+            self.kin.take_leave(&self.members, &mut self.endpoint);
         }
     }
 

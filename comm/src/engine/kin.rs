@@ -8,7 +8,9 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::notice::Status;
+use paceline_transport::Endpoint;
+
+use super::notice::{Notice, Status};
 use crate::error::{CallName, Report};
 
 /// The communicators of one rank: that of all ranks, and those split off.
@@ -69,6 +71,14 @@ impl Kin {
         let report = self.first.lock().expect("no panic while held").clone()?;
         let peers = report.peers.iter().filter_map(|rank| members.iter().position(|member| member == rank)).collect();
         Some(Report { peers, ..report })
+    }
+
+    /// Tells the peers of an endpoint, whose ranks have the numbers `members` in the world, why this rank leaves, if one has
+    /// failed.
+    pub(crate) fn take_leave(&self, members: &[usize], endpoint: &mut Endpoint) {
+        let Some(report) = self.failure(members) else { return };
+        let (me, notice) = (endpoint.me(), Notice::Farewell(report).encode());
+        (0..endpoint.size()).filter(|peer| *peer != me).for_each(|peer| endpoint.notify(peer, &notice));
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
-use paceline_transport::{Waker, forks};
+use paceline_transport::{Endpoint, Waker, forks};
 
 use super::active::Active;
 use super::attention::{Attention, Stop};
@@ -181,6 +181,26 @@ impl Engine {
         })
     }
 
+    /// Leaves in order and gives the links back, if another group of the same ranks may use them.
+    pub(crate) fn retire(&mut self) -> Option<Endpoint> {
+        if self.process != std::process::id() || self.driver == Driver::Steps {
+            return None;
+        }
+        self.stop_progress();
+        self.inner.core.try_lock().ok()?.retire()
+    }
+
+    fn stop_progress(&mut self) {
+        if let Some(thread) = self.progress.get_mut().ok().and_then(Option::take) {
+            self.inner.attention.stop(Stop::Drop);
+            self.inner.waker.wake();
+            self.inner.signal.close();
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("the progress thread had panicked");
+            }
+        }
+    }
+
     fn start_progress(&self) -> Result<()> {
         let mut progress = self.progress.lock().expect("no panic while held");
         if progress.is_some() {
@@ -231,14 +251,7 @@ impl Drop for Engine {
             self.inner.attention.stop(Stop::Drop);
             self.step();
         }
-        if let Some(thread) = self.progress.get_mut().ok().and_then(Option::take) {
-            self.inner.attention.stop(Stop::Drop);
-            self.inner.waker.wake();
-            self.inner.signal.close();
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("the progress thread had panicked");
-            }
-        }
+        self.stop_progress();
         if let Ok(mut core) = self.inner.core.try_lock() {
             core.take_leave();
         }

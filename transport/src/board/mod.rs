@@ -121,6 +121,11 @@ impl Board {
         self.turn
     }
 
+    /// How many exchanges over cells have ended.
+    pub(crate) fn exchange(&self) -> u64 {
+        self.pair.as_ref().map_or(0, Pair::exchange)
+    }
+
     /// Begins a turn, again and again until it is published: whether the messages of two ranks are in the cells that they
     /// hand to and fro. Both say the same. Then neither gets more than one turn ahead of the other.
     #[inline]

@@ -87,6 +87,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// How many exchanges have ended.
+    pub(super) fn exchange(&self) -> u64 {
+        self.exchange
+    }
+
     pub(super) fn new(memory: PairMemory, me: usize) -> Pair {
         assert!(me < 2);
         Pair { memory, me, exchange: 0, wrote: 0, looked: 0 }

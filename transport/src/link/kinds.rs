@@ -270,6 +270,21 @@ impl Link {
         }
     }
 
+    /// Whether nothing that has arrived waits to be read, and the control path has not broken.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.aside.is_empty() && self.control.is_whole() && self.ring().is_some_and(RingLink::is_quiet)
+    }
+
+    /// Tells the peer that this rank leaves the group in order, but keeps the link; whether it could be told.
+    pub(crate) fn part(&mut self) -> bool {
+        self.control.part()
+    }
+
+    /// Begins anew with a link that both ends have kept.
+    pub(crate) fn meet_again(&mut self) {
+        self.control.meet_again();
+    }
+
     /// Tells the peer that this rank could not join the group.
     pub(crate) fn give_up(&mut self, peers: &[usize], how: &str) {
         self.control.give_up(peers, how);

@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::card::{Allowed, Card};
 use super::door;
 use super::error::MeshError;
 use super::fabric::{Fabric, GroupId};
+use super::line::{Label, Line, Silence};
 use super::listen::{Call, Hello, Purpose, Switchboard};
 use crate::inproc::Meeting;
+use crate::machine;
 use crate::rendezvous::HandshakeError;
 
 /// How long a rank waits for a call before it looks whether the caller is still there: at first, and at most.
@@ -63,6 +66,27 @@ impl Calls<'_> {
 
     pub(super) fn hello(&self, from: usize, purpose: Purpose) -> Hello {
         Hello { group: self.group, from: from as u32, purpose }
+    }
+
+    /// The line to the peer, if there is one: then there is one at the peer, too.
+    pub(super) fn line(&self, peer: usize) -> Option<Arc<Line>> {
+        self.fabric.lines.to(self.members[peer])
+    }
+
+    /// What goes over lines for memory `number` of the group, or for the joining (0).
+    pub(super) fn label(&self, number: u64) -> Label {
+        Label { group: self.group, number }
+    }
+
+    /// Why nothing came from a peer over its line.
+    pub(super) fn silent(&self, peer: usize, silence: Silence, began: Instant) -> MeshError {
+        match silence {
+            Silence::Closed => self.failed(peer, CLOSED),
+            Silence::Late => MeshError::Missing { missing: vec![(peer, self.who(peer))], waited: began.elapsed() },
+            Silence::Io(error) => {
+                self.failed(peer, format!("handing over files: {error}{}", machine::files_hint(&error)))
+            }
+        }
     }
 
     /// How many TCP connections a link to the peer has: as many as both want, but one at least.

@@ -27,6 +27,18 @@ pub enum MeshError {
         /// What happened.
         problem: String,
     },
+    /// A rank can't join, as it says itself.
+    #[error("joining rank {peer} ({who}), which can't: {how}")]
+    Refused {
+        /// The rank.
+        peer: usize,
+        /// Where it runs.
+        who: String,
+        /// Whom it blames; nobody but itself if empty.
+        blamed: Vec<usize>,
+        /// Why it can't.
+        how: String,
+    },
     /// Ranks that did not call by the deadline.
     #[error("no call within {:.1} s from {}: stopped, or very busy", .waited.as_secs_f64(), list(.missing))]
     Missing {
@@ -60,6 +72,8 @@ impl MeshError {
         match self {
             MeshError::Peer { peer, .. } => vec![*peer],
             MeshError::Missing { missing, .. } => missing.iter().map(|(rank, _)| *rank).collect(),
+            MeshError::Refused { peer, blamed, .. } if blamed.is_empty() => vec![*peer],
+            MeshError::Refused { blamed, .. } => blamed.clone(),
             MeshError::Rendezvous(error) => error.peers(),
             MeshError::Listen(_) | MeshError::Links(_) | MeshError::Files { .. } | MeshError::System { .. } => {
                 Vec::new()

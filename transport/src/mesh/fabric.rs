@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::card::{Allowed, Card};
 use super::error::MeshError;
+use super::line::Lines;
 use super::listen::{Switchboard, listen_unix};
 use crate::cores::Cores;
 use crate::endpoint::{Endpoint, Peer};
@@ -37,6 +38,8 @@ pub struct Fabric {
     pub(super) switchboard: Option<Switchboard>,
     #[cfg(feature = "rdma")]
     pub(super) adapters: Option<Adapters>,
+    /// To the ranks whose memory this one sees.
+    pub(super) lines: Lines,
 }
 
 /// How many TCP connections join two ranks where nothing is set.
@@ -84,6 +87,7 @@ impl Fabric {
                 cards: cards.clone(),
                 rank: first + number,
                 switchboard,
+                lines: Lines::default(),
                 #[cfg(feature = "rdma")]
                 adapters,
             }))
@@ -137,8 +141,16 @@ impl Fabric {
             switchboard: None,
             #[cfg(feature = "rdma")]
             adapters: None,
+            lines: Lines::default(),
         };
         endpoints.into_iter().enumerate().map(|(rank, endpoint)| (Arc::new(fabric(rank)), endpoint)).collect()
+    }
+
+    /// How many of all ranks share this one's host, itself included.
+    #[must_use]
+    pub fn n_neighbours(&self) -> usize {
+        let mine = &self.cards[self.rank];
+        self.cards.iter().filter(|card| card.shares_kernel(mine)).count()
     }
 
     /// Where each of some ranks runs, for a group of these.
@@ -154,18 +166,22 @@ impl Fabric {
         let mut peers: Vec<Peer> = members.iter().map(peer).collect();
         for first in 0..peers.len() {
             if peers[first].house == first {
-                let cores = self.cores_of(members, first);
+                let cores = self.cores_around(members[first]);
                 peers.iter_mut().filter(|peer| peer.house == first).for_each(|peer| peer.cores = cores);
             }
         }
         peers.into()
     }
 
-    /// How many cores those of a group's ranks may use together that share a host with the one of that number.
-    pub(super) fn cores_of(&self, members: &[usize], number: usize) -> usize {
-        let cards = members.iter().map(|rank| &self.cards[*rank]);
-        let shares = |card: &&Card| card.shares_kernel(&self.cards[members[number]]);
-        Cores::together(cards.filter(shares).map(|card| &card.cores))
+    /// How many cores the ranks of one rank's host may use together.
+    fn cores_around(&self, rank: usize) -> usize {
+        let shares = |card: &&Card| card.shares_kernel(&self.cards[rank]);
+        Cores::together(self.cards.iter().filter(shares).map(|card| &card.cores))
+    }
+
+    /// Whether the ranks of this one's host share cores.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.n_neighbours() > self.cores_around(self.rank)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Joining all pairs of a group, each by itself.
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use super::calls::{CLOSED, Calls, NO_KIND};
 use super::card::Allowed;
 use super::error::MeshError;
 use super::fabric::{Fabric, GroupId};
+use super::line::{self, Line};
 use super::listen::{Call, Purpose};
 use crate::control::{Control, Inbox, QueueControl, SocketControl};
 use crate::doorbell::Doorbell;
@@ -23,22 +24,24 @@ use crate::tcp::TcpLink;
 
 /// One rank's work of joining a group.
 pub(super) struct Pairing<'a> {
-    calls: Calls<'a>,
-    bell: Doorbell,
+    pub(super) calls: Calls<'a>,
+    pub(super) bell: Doorbell,
     nonce: [u8; 16],
     /// Members on this rank's kernel, in order: a rank's place here is its place in every segment.
     house: Vec<usize>,
     segment: Option<SharedSegment>,
 }
 
-fn system(what: &'static str) -> impl Fn(std::io::Error) -> MeshError {
+pub(super) fn system(what: &'static str) -> impl Fn(std::io::Error) -> MeshError {
     move |error| MeshError::System { what, error }
 }
 
 /// Files of a rank apart from those for each peer: its segment, its doorbell, and what it sleeps on.
 const OWN_FILES: usize = 3;
-/// Files for a peer that is reached by shared memory: its segment, its doorbell, its process.
-const MEMORY_FILES: usize = 3;
+/// Files for a peer that is reached by shared memory: its segment, its doorbell, its process, and a line to it.
+const MEMORY_FILES: usize = 4;
+/// Files for a peer to which there is a line: its segment and its doorbell.
+const LINED_FILES: usize = 2;
 
 /// Files for a peer that is reached by a device: what completions wake the sleeper by.
 fn device_files() -> usize {
@@ -50,6 +53,7 @@ fn files_for(calls: &Calls<'_>, peer: usize) -> usize {
     let control = 1;
     match calls.shares_process(peer) {
         true => 0,
+        false if calls.line(peer).is_some() => control + LINED_FILES,
         false if calls.may_share_memory(peer) => control + calls.n_streams(peer).max(MEMORY_FILES),
         false => control + calls.n_streams(peer).max(device_files()),
     }
@@ -67,7 +71,9 @@ impl Fabric {
     /// If this rank is not in the group, or a number is not below the world's size.
     pub fn connect(&self, group: GroupId, members: &[usize], deadline: Instant) -> Result<Endpoint, MeshError> {
         let me = members.iter().position(|rank| *rank == self.rank).expect("a rank joins groups that it is in");
-        Pairing::new(Calls { fabric: self, group, members, me, deadline })?.join()
+        let calls = Calls { fabric: self, group, members, me, deadline };
+        let joined = Pairing::new(calls).and_then(Pairing::join);
+        joined.inspect_err(|error| calls.refuse(error))
     }
 }
 
@@ -82,7 +88,7 @@ impl<'a> Pairing<'a> {
         }
         let nonce = machine::random();
         let segment = if house.len() > 1 && (mine.allows(Allowed::Shm) || mine.allows(Allowed::Inproc)) {
-            let geometry = Geometry::for_neighbours(house.len(), calls.fabric.cores_of(calls.members, calls.me));
+            let geometry = Geometry::for_neighbours(house.len(), calls.fabric.is_crowded());
             Some(Arc::new(Segment::create(geometry, nonce).map_err(system("making the shared segment"))?))
         } else {
             None
@@ -101,7 +107,10 @@ impl<'a> Pairing<'a> {
         let (threads, processes): (Vec<usize>, Vec<usize>) =
             self.calls.others().partition(|peer| self.calls.shares_process(*peer));
         let inboxes: Vec<(usize, Inbox)> = threads.into_iter().map(|peer| (peer, self.leave_offer(peer))).collect();
-        let mut met = self.calls.with_each(&processes, |peer| self.meet(peer));
+        let handed = self.hand_over(self.calls.lines(&processes));
+        let called: Vec<usize> = processes.into_iter().filter(|peer| self.calls.line(*peer).is_none()).collect();
+        let mut met = self.calls.with_each(&called, |peer| self.meet(peer));
+        met.extend(self.take_over(handed));
         met.extend(inboxes.into_iter().map(|(peer, inbox)| (peer, self.meet_thread(peer, &inbox))));
         let mut links: Vec<Option<Link>> = (0..size).map(|_| None).collect();
         let mut failures = Vec::new();
@@ -126,11 +135,14 @@ impl<'a> Pairing<'a> {
             true => self.calls.call(peer)?,
             false => self.calls.await_call(peer, Purpose::Control)?,
         };
-        let kind = match self.try_memory(peer, &call)? {
-            Some(neighbour) => Kind::Shm(self.ring(peer, neighbour)?),
-            None => self.reach_host(peer, &call)?,
+        let (kind, line) = match self.try_memory(peer, &call)? {
+            Some((neighbour, line)) => (Kind::Shm(self.ring(peer, neighbour)?), line),
+            None => (self.reach_host(peer, &call)?, None),
         };
         let control = SocketControl::new(call.socket, call.local).map_err(system("setting up a control path"))?;
+        if let Some(line) = line {
+            self.calls.fabric.lines.keep(self.calls.members[peer], Line::new(line, control.watched()));
+        }
         Ok(Link::new(kind, Control::Socket(control)))
     }
 
@@ -177,14 +189,19 @@ impl<'a> Pairing<'a> {
         Ok(Link::new(Kind::Inproc(self.ring(peer, neighbour)?), Control::Queue(control)))
     }
 
-    fn segment(&self) -> &SharedSegment {
+    pub(super) fn segment(&self) -> &SharedSegment {
         self.segment.as_ref().expect("a house of two has segments")
     }
 
-    fn ring(&self, peer: usize, theirs: Neighbour) -> Result<RingLink, MeshError> {
+    pub(super) fn ring(&self, peer: usize, theirs: Neighbour) -> Result<RingLink, MeshError> {
         let mine = (self.segment().clone(), self.place(self.calls.me));
         let ring = RingLink::new(mine, (theirs.segment, self.place(peer)), theirs.bell);
         ring.map_err(system("mapping a neighbour's ring"))
+    }
+
+    /// What goes with this rank's segment.
+    pub(super) fn offer(&self) -> shm::Offer {
+        shm::Offer::of(self.segment(), self.nonce)
     }
 
     fn leave_offer(&self, peer: usize) -> Inbox {
@@ -203,26 +220,31 @@ impl<'a> Pairing<'a> {
         Ok((offer, control))
     }
 
-    /// Tries shared memory with a peer on the line locally: both offer, both look, both hear what the other saw.
-    fn try_memory(&self, peer: usize, call: &Call) -> Result<Option<Neighbour>, MeshError> {
+    /// Tries shared memory with a peer on the line locally: both offer, both look, both hear what the other saw. In the group of
+    /// all ranks the upper one offers an end of a line as well.
+    fn try_memory(&self, peer: usize, call: &Call) -> Result<Option<(Neighbour, Option<OwnedFd>)>, MeshError> {
         if !call.local {
             return Ok(None);
         }
-        let (line, deadline) = (call.socket.as_fd(), self.calls.deadline);
+        let (socket, deadline) = (call.socket.as_fd(), self.calls.deadline);
         let broken = |error: std::io::Error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 self.calls.failed(peer, CLOSED)
             }
             _ => self.calls.failed(peer, format!("trying shared memory: {error}")),
         };
-        shm::offer(line, self.segment(), self.nonce, &self.bell).map_err(broken)?;
-        let seen = shm::accept(line, deadline).map_err(broken)?;
+        let (has_line, is_upper) = (self.calls.group == GroupId::WORLD, peer < self.calls.me);
+        let ends = if has_line && is_upper { Some(line::ends().map_err(system("making a line"))?) } else { None };
+        let theirs = ends.as_ref().map(|(_, theirs)| theirs.as_fd());
+        shm::offer(socket, self.offer(), self.segment(), &self.bell, theirs).map_err(broken)?;
+        let seen = shm::accept(socket, usize::from(has_line && !is_upper), deadline).map_err(broken)?;
         if let Err(error) = &seen {
             tracing::info!("the shared memory of rank {peer} can't be used, tcp is: {error}");
         }
-        shm::tell_verdict(line, seen.is_ok()).map_err(broken)?;
-        let is_seen = shm::hear_verdict(line, deadline).map_err(broken)?;
-        Ok(seen.ok().filter(|_| is_seen))
+        shm::tell_verdict(socket, seen.is_ok()).map_err(broken)?;
+        let is_seen = shm::hear_verdict(socket, deadline).map_err(broken)?;
+        let used = seen.ok().filter(|_| is_seen);
+        Ok(used.map(|(neighbour, mut more)| (neighbour, more.pop().or(ends.map(|(mine, _)| mine)))))
     }
 
     /// The data streams of a tcp link: as many as both want, but one at least.

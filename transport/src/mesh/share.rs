@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::calls::{CLOSED, Calls};
 use super::error::MeshError;
 use super::fabric::{Fabric, GroupId};
+use super::line::{self, Content, Line, Parcel};
 use super::listen::Purpose;
 use crate::inproc::{self, Meeting};
 use crate::memory::Region;
@@ -45,6 +46,9 @@ impl Fabric {
     }
 }
 
+/// A neighbour's memory, if it can be reached.
+type Swapped = Result<Option<Arc<Region>>, MeshError>;
+
 impl Calls<'_> {
     fn exchange(
         &self,
@@ -60,7 +64,10 @@ impl Calls<'_> {
         for peer in &threads {
             inproc::leave(meeting(self.me, *peer), mine.clone());
         }
-        let mut had = self.with_each(&processes, |peer| self.swap(peer, number, mine));
+        let lines = self.lines(&processes);
+        let mut had = self.swap_over_lines(&lines, number, mine);
+        let called: Vec<usize> = processes.into_iter().filter(|peer| self.line(*peer).is_none()).collect();
+        had.extend(self.with_each(&called, |peer| self.swap(peer, number, mine)));
         had.extend(threads.into_iter().map(|peer| {
             let region = inproc::take(meeting(peer, self.me), self.deadline);
             (peer, region.map(Some).ok_or_else(|| self.failed(peer, "it did not bring its memory in time")))
@@ -75,8 +82,35 @@ impl Calls<'_> {
         MeshError::of_several(failures).map_or(Ok(all), Err)
     }
 
+    /// The same with the neighbours to which there are lines, all together.
+    fn swap_over_lines(&self, lines: &[(usize, Arc<Line>)], number: u64, mine: &Region) -> Vec<(usize, Swapped)> {
+        let (began, label) = (Instant::now(), self.label(number));
+        let (mut had, mut handed): (Vec<(usize, Swapped)>, Vec<_>) = (Vec::new(), Vec::new());
+        for (peer, line) in lines {
+            match line.send(label, &Content::Memory(mine.bytes() as u64), &[mine.file()], self.deadline) {
+                Ok(()) => handed.push((*peer, line.clone())),
+                Err(silence) => had.push((*peer, Err(self.silent(*peer, silence, began)))),
+            }
+        }
+        had.extend(line::take_each(&handed, label, self.deadline, |peer, _, parcel| {
+            let Parcel { content, mut files } = parcel.map_err(|silence| self.silent(peer, silence, began))?;
+            let Content::Memory(bytes) = content else {
+                return Err(self.failed(peer, format!("it handed over {content:?}, not memory")));
+            };
+            let file = files.pop().ok_or_else(|| std::io::Error::other("no memory came with the offer"));
+            let file = self.files_from(peer, file)?;
+            Ok(self.reached(peer, Region::attach(file, bytes as usize)))
+        }));
+        had
+    }
+
+    fn reached(&self, peer: usize, region: std::io::Result<Region>) -> Option<Arc<Region>> {
+        let unreached = |error: &std::io::Error| tracing::info!("the memory of rank {peer} can't be reached: {error}");
+        region.inspect_err(unreached).ok().map(Arc::new)
+    }
+
     /// Hands this rank's memory to a neighbour and takes the neighbour's, if it can be mapped.
-    fn swap(&self, peer: usize, number: u64, mine: &Region) -> Result<Option<Arc<Region>>, MeshError> {
+    fn swap(&self, peer: usize, number: u64, mine: &Region) -> Swapped {
         let purpose = Purpose::Memory(number);
         let call = match peer < self.me {
             true => self.call_locally(peer, purpose)?.ok_or_else(|| self.failed(peer, CLOSED))?,
@@ -85,12 +119,7 @@ impl Calls<'_> {
         let handed = shm::hand_over(call.socket.as_fd(), mine);
         handed.map_err(|error| self.failed(peer, format!("handing over memory: {error}")))?;
         let taken = shm::take_over(call.socket.as_fd(), self.deadline);
-        match taken.map_err(|error| self.failed(peer, format!("taking over memory: {error}")))? {
-            Ok(region) => Ok(Some(Arc::new(region))),
-            Err(error) => {
-                tracing::info!("the memory of rank {peer} can't be reached: {error}");
-                Ok(None)
-            }
-        }
+        let taken = taken.map_err(|error| self.failed(peer, format!("taking over memory: {error}")))?;
+        Ok(self.reached(peer, taken))
     }
 }

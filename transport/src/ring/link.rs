@@ -61,6 +61,16 @@ impl RingLink {
         self.touched |= self.arriving.advance(&mut self.cells, bytes);
     }
 
+    /// How many frames were sent, and how many received.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.leaving.sent(), self.arriving.received())
+    }
+
+    /// Whether no frame is half read, and none is known to be unread.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.arriving.is_between_frames() && matches!(self.head(), Ok(None))
+    }
+
     /// The segment of the peer.
     pub(crate) fn neighbour(&self) -> &SharedSegment {
         &self.theirs

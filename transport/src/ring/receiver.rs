@@ -26,6 +26,16 @@ impl RingReceiver {
         RingReceiver { memory, next: 0, read: 0 }
     }
 
+    /// How many frames were wholly read.
+    pub(super) fn received(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether none is read in part.
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.read == 0
+    }
+
     /// The oldest frame not wholly read, if one is here. Its bytes have all arrived.
     #[inline]
     pub(super) fn head(&mut self, cells: &Cells) -> Result<Option<Head<'_>>, LinkError> {

@@ -34,6 +34,11 @@ impl RingSender {
         RingSender { memory, next: 0, consumed: 0, extents, asking }
     }
 
+    /// How many frames were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.next
+    }
+
     /// Puts one frame with the front of `message` into the ring and says how many bytes it took; `None` when there is no
     /// room.
     #[inline]

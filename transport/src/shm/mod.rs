@@ -14,9 +14,9 @@ use crate::doorbell::Doorbell;
 use crate::memory::Region;
 use crate::segment::{Geometry, Segment, SharedSegment};
 
-/// What goes with the two files: how the segment is cut, what its header holds, and the owner's place in it.
+/// What goes with a segment's file and its owner's doorbell: how the segment is cut, and what its header holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-struct Offer {
+pub(crate) struct Offer {
     geometry: Geometry,
     nonce: [u8; 16],
 }
@@ -26,7 +26,7 @@ const OFFER_BYTES: usize = 64;
 
 /// Hands over a region, without waiting.
 pub(crate) fn hand_over(socket: BorrowedFd<'_>, region: &Region) -> std::io::Result<()> {
-    send_files(socket, &(region.bytes() as u64).to_le_bytes(), &[region.file()])
+    send_all(socket, &(region.bytes() as u64).to_le_bytes(), &[region.file()])
 }
 
 /// Takes a region that the other end hands over. The outer error is the socket's, the inner one the memory's.
@@ -38,47 +38,74 @@ pub(crate) fn take_over(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::R
     Ok(file.map_or_else(|| Err(std::io::Error::other("no memory came with the offer")), open))
 }
 
-/// Hands over a segment and a doorbell, without waiting.
+impl Offer {
+    /// What goes with a segment, in whose header `nonce` is.
+    pub(crate) fn of(segment: &Segment, nonce: [u8; 16]) -> Offer {
+        Offer { geometry: segment.geometry(), nonce }
+    }
+
+    /// Opens the segment and the doorbell that came with the offer.
+    pub(crate) fn open(self, segment: OwnedFd, bell: OwnedFd) -> std::io::Result<Neighbour> {
+        let segment = Arc::new(Segment::attach(segment, self.geometry, self.nonce)?);
+        Ok(Neighbour { segment, bell: Doorbell::of(bell) })
+    }
+}
+
+/// Hands over a segment, a doorbell, and perhaps one more file, without waiting.
 pub(crate) fn offer(
     socket: BorrowedFd<'_>,
+    offer: Offer,
     segment: &Segment,
-    nonce: [u8; 16],
     bell: &Doorbell,
+    more: Option<BorrowedFd<'_>>,
 ) -> std::io::Result<()> {
     let mut bytes = [0u8; OFFER_BYTES];
-    let offer = Offer { geometry: segment.geometry(), nonce };
     postcard::to_slice(&offer, &mut bytes).map_err(std::io::Error::other)?;
-    send_files(socket, &bytes, &[segment.file(), bell.file()])
+    let files: Vec<_> = [segment.file(), bell.file()].into_iter().chain(more).collect();
+    send_all(socket, &bytes, &files)
 }
 
 /// The most files that go with one message.
-const FILES_MAX: usize = 2;
+const FILES_MAX: usize = 3;
 
-fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], files: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    let sent = send_files(socket, bytes, files)?;
+    if sent == bytes.len() { Ok(()) } else { Err(std::io::Error::other("the socket is full")) }
+}
+
+/// Sends bytes with files, as far as the socket takes them; how many.
+pub(crate) fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(files)), "there is space for {FILES_MAX} files");
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    if sent == bytes.len() { Ok(()) } else { Err(std::io::Error::other("the socket is full")) }
+    if !files.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(files)), "there is space for {FILES_MAX} files");
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
+}
+
+/// The next bytes, at the most `bytes`, and the files that came with them. None at all at the end.
+pub(crate) fn receive_message(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [std::io::IoSliceMut::new(bytes)];
+    let received = rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let rights = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+        _ => None,
+    });
+    Ok((received.bytes, rights.flatten().collect()))
 }
 
 fn receive_files(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Instant) -> std::io::Result<Vec<OwnedFd>> {
     let (mut files, mut filled) = (Vec::new(), 0);
     while filled < bytes.len() {
         wait_readable(socket, deadline)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut slices = [std::io::IoSliceMut::new(&mut bytes[filled..])];
-        let received = rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-        if received.bytes == 0 {
+        let (received, more) = receive_message(socket, &mut bytes[filled..])?;
+        if received == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        filled += received.bytes;
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                files.extend(rights);
-            }
-        }
+        filled += received;
+        files.extend(more);
     }
     Ok(files)
 }
@@ -89,20 +116,31 @@ pub(crate) struct Neighbour {
     pub(crate) bell: Doorbell,
 }
 
-/// Takes what the other end offers, and opens it. The outer error is the socket's: the peer is gone or silent. The inner
-/// one says why its memory can't be used.
-pub(crate) fn accept(socket: BorrowedFd<'_>, deadline: Instant) -> std::io::Result<std::io::Result<Neighbour>> {
+/// Takes what the other end offers with so many files more than two, and opens it. The outer error is the socket's: the peer
+/// is gone or silent. The inner one says why its memory can't be used.
+pub(crate) fn accept(
+    socket: BorrowedFd<'_>,
+    more: usize,
+    deadline: Instant,
+) -> std::io::Result<std::io::Result<(Neighbour, Vec<OwnedFd>)>> {
     let mut bytes = [0u8; OFFER_BYTES];
     let files = receive_files(socket, &mut bytes, deadline)?;
-    Ok(open(&bytes, files))
+    Ok(open(&bytes, files, more))
 }
 
-fn open(bytes: &[u8], files: Vec<OwnedFd>) -> std::io::Result<Neighbour> {
+fn open(bytes: &[u8], files: Vec<OwnedFd>, more: usize) -> std::io::Result<(Neighbour, Vec<OwnedFd>)> {
     let offer: Offer = postcard::from_bytes(bytes).map_err(std::io::Error::other)?;
-    let [segment, bell] = <[OwnedFd; 2]>::try_from(files)
-        .map_err(|files| std::io::Error::other(format!("{} files came with the offer, not 2", files.len())))?;
-    let segment = Arc::new(Segment::attach(segment, offer.geometry, offer.nonce)?);
-    Ok(Neighbour { segment, bell: Doorbell::of(bell) })
+    let ([segment, bell], rest) = take_two(files, more)?;
+    Ok((offer.open(segment, bell)?, rest))
+}
+
+/// The segment and the doorbell that came with an offer, and the other files, of which there must be so many.
+pub(crate) fn take_two(files: Vec<OwnedFd>, more: usize) -> std::io::Result<([OwnedFd; 2], Vec<OwnedFd>)> {
+    let (came, mut files) = (files.len(), files.into_iter());
+    match (files.next(), files.next()) {
+        (Some(segment), Some(bell)) if came == 2 + more => Ok(([segment, bell], files.collect())),
+        _ => Err(std::io::Error::other(format!("{came} files came with the offer, not {}", 2 + more))),
+    }
 }
 
 /// Tells the other end whether its memory could be opened.

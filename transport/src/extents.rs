@@ -25,13 +25,8 @@ impl Extents {
         Extents { bytes, next: 0, live: VecDeque::new() }
     }
 
-    /// Where a message of that many bytes may lie; `None` while others are in the way.
-    #[inline]
-    pub(crate) fn find(&self, bytes: usize) -> Option<usize> {
-        self.find_within(self.bytes, bytes)
-    }
-
-    /// The same in the front of the area, of so many bytes.
+    /// Where in the front of the area, of so many bytes, a message of that many bytes may lie; `None` while others are in the
+    /// way.
     #[inline]
     pub(crate) fn find_within(&self, front: usize, bytes: usize) -> Option<usize> {
         let front = front.min(self.bytes);
@@ -47,7 +42,7 @@ impl Extents {
         }
     }
 
-    /// Takes what [`Extents::find`] has found, for the message of that number. Numbers grow.
+    /// Takes what [`Extents::find_within`] has found, for the message of that number. Numbers grow.
     #[inline]
     pub(crate) fn take(&mut self, number: u64, place: &Range<usize>) {
         self.live.push_back((number, place.start));
@@ -119,7 +114,7 @@ mod tests {
         let mut extents = Extents::new(256);
         for number in 0..12 {
             extents.release_below(number);
-            let start = extents.find(64).unwrap();
+            let start = extents.find_within(256, 64).unwrap();
             assert_eq!(start, number as usize * 64 % 256);
             extents.take(number, &(start..start + 64));
         }

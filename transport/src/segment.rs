@@ -244,6 +244,7 @@ impl Segment {
             lines: board::LINES,
             hall,
             hall_bytes: board::hall_bytes(g.neighbours as usize),
+            crowded: g.crowded,
         }
     }
 }

@@ -35,6 +35,12 @@ const UNCUT_BYTES: usize = 256 << 10;
 const SPREAD: f64 = 1.1;
 /// How much slower an all_to_all over the boards is than its bytes: each is read by one rank only.
 const SCATTERED: f64 = 1.4;
+/// How much slower the boards are, where ranks share cores, once a message has more bytes than that: the boards of all ranks
+/// together don't stay in the cores' own caches.
+const CROWDED: f64 = 2.0;
+const CROWDED_BYTES: usize = 64 << 10;
+/// How much slower a reduce_scatter is, where ranks share cores, whose every message waits for the one before.
+const RELAYED: f64 = 1.05;
 /// What each length of the message that goes one after another adds to what all ranks do, where they share cores: some
 /// wait for it.
 const WAITING: f64 = 0.15;
@@ -70,7 +76,9 @@ impl Machine {
     /// How long a call over the boards takes: a line's way to its reader, and every message read by whoever needs it.
     pub(crate) fn board_s(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
         let Boards { latency_s, peer_s, byte_s } = self.boards;
-        latency_s + self.board_bytes(collective, size, bytes) * byte_s + (size - 1) as f64 * peer_s
+        let is_long = published_bytes(collective, size, bytes) > CROWDED_BYTES;
+        let slower = if is_long && self.turns > 1.0 { CROWDED } else { 1.0 };
+        latency_s + self.board_bytes(collective, size, bytes) * byte_s * slower + (size - 1) as f64 * peer_s
     }
 
     /// How much is published and taken, one after another. What a root does alone, nobody takes turns with.
@@ -118,6 +126,7 @@ impl Machine {
         let slower = if spread > self.cache_bytes { MEMORY } else { 1.0 };
         let link = match row.name {
             _ if row.moves_runs && size > 2 && bytes > UNCUT_BYTES => UNCUT,
+            "ring" if row.collective == Collective::ReduceScatter && self.turns > 1.0 => RELAYED,
             "direct" | "two_level" if bytes as f64 > self.cache_bytes => SPREAD,
             _ => 1.0,
         };

@@ -54,6 +54,8 @@ pub(crate) struct BoardMemory {
     /// `hall_bytes` for messages that are too long for a slot's lines.
     pub(crate) hall: *mut u8,
     pub(crate) hall_bytes: usize,
+    /// Whether ranks share cores.
+    pub(crate) crowded: bool,
 }
 
 /// Bytes of a long message that become readable together.

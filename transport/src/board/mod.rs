@@ -29,6 +29,10 @@ const HALL_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=4 << 20;
 const MESSAGES: usize = 8;
 const MESSAGE_BYTES: usize = 512 << 10;
 
+/// How much of a hall ranks use that share cores: room for so many messages, and so many bytes at least.
+const CROWDED_MESSAGES: usize = 4;
+const CROWDED_BYTES: usize = 256 << 10;
+
 /// How many turns a board keeps, where that many ranks share a host.
 pub(crate) fn slots(neighbours: usize) -> usize {
     let fair = HOST_BYTES / neighbours.max(1) / (LINES * size_of::<BoardLine>());
@@ -149,7 +153,7 @@ impl Board {
         if let Some(rank) = self.behind((self.turn + 1).saturating_sub(self.mine.slots)) {
             return Some(rank);
         }
-        while !self.mine.is_short(bytes) && self.extents.find(bytes).is_none() {
+        while !self.mine.is_short(bytes) && self.find(bytes).is_none() {
             let oldest = self.extents.oldest().expect("an empty hall has room for the longest message");
             if let Some(rank) = self.behind(oldest + 1) {
                 return Some(rank);
@@ -157,6 +161,14 @@ impl Board {
             self.extents.release_below(oldest + 1);
         }
         None
+    }
+
+    /// Where in the hall a message of that many bytes may lie. Where ranks share cores they use no more of it than a few messages
+    /// take: more wouldn't stay in the cores' caches, and each fresh page costs as much as a small call.
+    #[inline]
+    fn find(&self, bytes: usize) -> Option<usize> {
+        let front = if self.mine.crowded { (CROWDED_MESSAGES * bytes).max(CROWDED_BYTES) } else { usize::MAX };
+        self.extents.find_within(front, bytes)
     }
 
     /// Of two ranks, the one that isn't this.
@@ -234,7 +246,7 @@ impl Board {
         if let Some(pair) = self.swapping() {
             return pair.publish(turn, heading, message);
         }
-        let place = if self.mine.is_short(message.len()) { None } else { self.extents.find(message.len()) };
+        let place = if self.mine.is_short(message.len()) { None } else { self.find(message.len()) };
         if let Some(place) = place {
             self.extents.take(self.turn, &(place..place + message.len()));
         }

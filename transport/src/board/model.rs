@@ -23,7 +23,15 @@ fn lines() -> Arc<Lines> {
 
 fn memory(lines: &Lines) -> BoardMemory {
     let (hall, slots) = (std::ptr::null_mut(), SLOTS as u64);
-    BoardMemory { finished: &lines.1, start: lines.0.as_ptr(), slots, lines: LINES, hall, hall_bytes: 0 }
+    BoardMemory {
+        finished: &lines.1,
+        start: lines.0.as_ptr(),
+        slots,
+        lines: LINES,
+        hall,
+        hall_bytes: 0,
+        crowded: false,
+    }
 }
 
 fn board(mine: &Lines, theirs: &Lines, me: usize) -> Board {

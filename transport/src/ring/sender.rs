@@ -9,6 +9,8 @@ use crate::sync::atomic::Ordering;
 
 /// Payloads up to this length are best written where the last ones were, if ranks share cores: the caches of both are one then.
 const REUSED_BYTES: usize = 8 << 10;
+/// How much of the payloads' area is used then: more wouldn't stay in the cores' caches, and fresh pages are slow.
+const CROWDED_BYTES: usize = 512 << 10;
 
 /// Writes frames into its own memory; reads how far the receiver has come.
 pub(super) struct RingSender {
@@ -107,7 +109,8 @@ impl RingSender {
             self.look_for_room();
             self.extents.restart();
         }
-        let find = |ring: &RingSender| ring.extents.find_within(ring.asking.front(), bytes);
+        let most = if self.memory.crowded { CROWDED_BYTES } else { usize::MAX };
+        let find = |ring: &RingSender| ring.extents.find_within(ring.asking.front().min(most), bytes);
         find(self).or_else(|| {
             self.look_for_room();
             find(self)

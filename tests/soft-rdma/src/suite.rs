@@ -24,7 +24,11 @@ pub const SUITES: [Suite; 9] = [
     Suite { is_planted: true, ..suite("planted", "verbs a_planted_failure", 10) },
     suite("links", "links", 60),
     suite("collectives", "processes every_collective", 60),
-    suite("conformance", "conformance rows registered one_rank_without messages uneven::one mixed::a_process", 60),
+    suite(
+        "conformance",
+        "conformance rows:: windows::registered windows::one messages:: uneven::one mixed::a_process",
+        60,
+    ),
     suite("fork", "processes a_fork", 30),
     suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 60),
     suite("machine", "verbs an_interface a_tiny", 60),

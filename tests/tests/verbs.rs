@@ -60,11 +60,13 @@ fn an_interface_that_goes_down_ends_the_call() {
         job.hear_all(&["churning"]);
         let down = now();
         set_interface("down");
+        let hint = format!("ip link set {INTERFACE} up");
         for rank in 0..size {
             let error = job.ranks[rank].hear(&["error", "unharmed"]);
             let took = error.at.saturating_sub(down);
             println!("rank {rank} of {size}, after {took:.1?}: {}", error.text());
-            let is_sound = error.word == "error" && !error.peers().is_empty() && took < TIMEOUT + SLACK;
+            let is_named = !error.peers().is_empty() && error.text().contains(&hint);
+            let is_sound = error.word == "error" && is_named && took < TIMEOUT + SLACK;
             assert!(is_sound, "rank {rank} of {size} after {took:?}: {error:?}\n{}", job.report());
         }
         set_interface("up");

@@ -32,7 +32,7 @@ pub struct Campaign {
     #[arg(long, conflicts_with = "pair")]
     full: bool,
     /// Seconds after which a guest is killed.
-    #[arg(long, default_value_t = 170, default_value_if("full", "true", "3200"))]
+    #[arg(long, default_value_t = 240, default_value_if("full", "true", "3200"))]
     deadline: u64,
 }
 
@@ -64,12 +64,12 @@ pub fn run(options: &Campaign) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What builds the tests and the tools: with one command for the whole workspace, so that what they use is built once,
-/// and as every other build of the workspace has it.
+/// What builds the tests and the tools: one command for both, so that what they use is built once.
 fn words(features: &str) -> Vec<String> {
     let of_both = |feature: &str| ["paceline-tests", "paceline-tools"].map(|name| format!("{name}/{feature}"));
     let features: Vec<String> = features.split(',').filter(|name| !name.is_empty()).flat_map(of_both).collect();
-    let mut words: Vec<String> = ["test", "--no-run", "--workspace", "--features"].map(str::to_owned).into();
+    let packages = ["test", "--no-run", "-p", "paceline-tests", "-p", "paceline-tools", "--features"];
+    let mut words: Vec<String> = packages.map(str::to_owned).into();
     words.push(features.join(","));
     // A test of the tools brings the tools.
     words.extend(PROGRAMS.iter().chain(&["perf"]).flat_map(|program| ["--test".to_owned(), (*program).to_owned()]));

@@ -17,7 +17,7 @@ fn check_links(size: usize, links: &str, said: &[Said]) {
 
 #[test]
 fn every_collective_between_processes() {
-    let sizes: &[usize] = if is_asked_for("PACELINE_FEW") { &[2, 3, 4, 8] } else { &[1, 2, 3, 4, 7, 8] };
+    let sizes: &[usize] = if is_asked_for("PACELINE_TEST_FEW") { &[2, 3, 4, 8] } else { &[1, 2, 3, 4, 7, 8] };
     for links in process_links() {
         for &size in sizes {
             let said = Plan::new(size, ALL).variable("PACELINE_LINKS", links).all().succeed();

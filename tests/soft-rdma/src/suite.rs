@@ -54,7 +54,7 @@ pub fn pair_script(links: &str) -> String {
 /// A script that runs suites on these links. Before and after each it says so: see [`parse`].
 #[must_use]
 pub fn script(suites: &[Suite], links: &str) -> String {
-    let few = if suites == FULL { "" } else { "PACELINE_FEW=1 " };
+    let few = if suites == FULL { "" } else { "PACELINE_TEST_FEW=1 " };
     let mut script = format!("export {few}PACELINE_TEST_GUEST=1 PACELINE_TEST_LINKS={links}\n");
     for (number, Suite { words, limit_s, is_planted, .. }) in suites.iter().enumerate() {
         let planted = if *is_planted { "PACELINE_TEST_PLANTED=1 " } else { "" };

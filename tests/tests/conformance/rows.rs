@@ -8,9 +8,9 @@ use crate::sample::{few, product, sample};
 #[test]
 fn rows_give_what_a_plain_fold_gives() {
     let seed = paceline_tests::seed();
-    let (cases, size) = match ["PACELINE_FULL", "PACELINE_FEW"].map(paceline_tests::is_asked_for) {
+    let (cases, size) = match ["PACELINE_FULL", "PACELINE_TEST_FEW"].map(paceline_tests::is_asked_for) {
         [true, _] => (product(seed), "PACELINE_FULL=1 "),
-        [_, true] => (few(seed), "PACELINE_FEW=1 "),
+        [_, true] => (few(seed), "PACELINE_TEST_FEW=1 "),
         _ => (sample(seed), ""),
     };
     let begin = Instant::now();

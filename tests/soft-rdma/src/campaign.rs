@@ -1,7 +1,7 @@
 //! The suites in a guest or two, reported on this machine, one line for each test.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -11,7 +11,7 @@ use crate::command::find;
 use crate::error::{Doing, Error, Result};
 use crate::guest::{Ended, Guest};
 use crate::report::{Heard, Totals};
-use crate::suite::{PAIR, PROGRAMS, SUITES, Says, Suite, pair_script, parse, script};
+use crate::suite::{FULL, PAIR, PROGRAMS, SUITES, Says, Suite, pair_script, parse, script};
 
 /// Which tests, and on what.
 #[derive(Args)]
@@ -28,8 +28,11 @@ pub struct Campaign {
     /// Two guests that are joined by a network, with half of the ranks on each, instead of one guest.
     #[arg(long)]
     pair: bool,
+    /// The whole of conformance instead, which takes long.
+    #[arg(long, conflicts_with = "pair")]
+    full: bool,
     /// Seconds after which a guest is killed.
-    #[arg(long, default_value_t = 170)]
+    #[arg(long, default_value_t = 240, default_value_if("full", "true", "3200"))]
     deadline: u64,
 }
 
@@ -47,10 +50,7 @@ pub fn run(options: &Campaign) -> Result<ExitCode> {
         }
         ready => ready?,
     }
-    let mut tests = vec!["test", "--no-run", "-p", "paceline-tests", "--features", &options.features];
-    tests.extend(PROGRAMS.iter().flat_map(|program| ["--test", program]));
-    let mut programs = cargo(tests)?;
-    programs.extend(cargo(["build", "-p", "paceline-tools", "--bins", "--features", &options.features])?);
+    let programs = cargo(words(&options.features).iter().map(String::as_str))?;
 
     let guest = Guest { programs, ..Guest::new(String::new(), Duration::from_secs(options.deadline)) };
     let mut totals = Totals::default();
@@ -62,6 +62,18 @@ pub fn run(options: &Campaign) -> Result<ExitCode> {
     let (words, is_well) = totals.conclude();
     println!("{words}");
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What builds the tests and the tools: one command for both, so that what they use is built once.
+fn words(features: &str) -> Vec<String> {
+    let of_both = |feature: &str| ["paceline-tests", "paceline-tools"].map(|name| format!("{name}/{feature}"));
+    let features: Vec<String> = features.split(',').filter(|name| !name.is_empty()).flat_map(of_both).collect();
+    let packages = ["test", "--no-run", "-p", "paceline-tests", "-p", "paceline-tools", "--features"];
+    let mut words: Vec<String> = packages.map(str::to_owned).into();
+    words.push(features.join(","));
+    // A test of the tools brings the tools.
+    words.extend(PROGRAMS.iter().chain(&["perf"]).flat_map(|program| ["--test".to_owned(), (*program).to_owned()]));
+    words
 }
 
 /// Whether the crates that call verbs can be built here.
@@ -79,19 +91,22 @@ fn can_build(features: &str) -> Result<()> {
 }
 
 fn run_one(options: &Campaign, guest: Guest, totals: &mut Totals) -> Result<()> {
-    let suites: Vec<Suite> = SUITES.into_iter().filter(|suite| suite.name.contains(&options.only)).collect();
+    let known = if options.full { &FULL[..] } else { &SUITES };
+    let suites: Vec<Suite> = known.iter().copied().filter(|suite| suite.name.contains(&options.only)).collect();
     if suites.is_empty() {
         return Err(Error::Failed(format!("no suite's name contains {}", options.only)));
     }
     let guest = Guest { script: script(&suites, &options.links), ..guest };
-    let (mut next, mut heard) = (0, Heard::default());
+    let (mut next, mut heard, mut begun) = (0, Heard::default(), Instant::now());
     let ended = guest.run(&cache(), |line| match parse(line) {
         Some(Says::Begins(number)) => {
             next = number;
             heard = Heard::default();
+            begun = Instant::now();
         }
         Some(Says::Ended(status)) => {
             totals.tell(&suites[next], &heard, Some(status));
+            println!("{} took {:.0?}", suites[next].name, begun.elapsed());
             next += 1;
             heard = Heard::default();
         }

@@ -20,18 +20,27 @@ const fn suite(name: &'static str, words: &'static str, limit_s: u32) -> Suite {
 }
 
 /// All of them, in their order.
-pub const SUITES: [Suite; 7] = [
+pub const SUITES: [Suite; 9] = [
     Suite { is_planted: true, ..suite("planted", "verbs a_planted_failure", 10) },
     suite("links", "links", 60),
     suite("collectives", "processes every_collective", 60),
+    suite(
+        "conformance",
+        "conformance rows:: windows::registered windows::one messages:: uneven::one mixed::a_process",
+        60,
+    ),
     suite("fork", "processes a_fork", 30),
     suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 60),
     suite("machine", "verbs an_interface a_tiny", 60),
+    suite("memory", "verbs a_message_between", 30),
     suite("tools", "verbs the_tools", 60),
 ];
 
 /// The tests of `paceline-tests` that the suites are of.
-pub const PROGRAMS: [&str; 4] = ["links", "processes", "faults", "verbs"];
+pub const PROGRAMS: [&str; 5] = ["links", "processes", "conformance", "faults", "verbs"];
+
+/// What takes minutes: all that the links are tested by on other machines.
+pub const FULL: [Suite; 1] = [suite("conformance", "conformance", 3000)];
 
 /// What two guests report, each for itself.
 pub const PAIR: [Suite; 2] = [suite("host a", "", 0), suite("host b", "", 0)];
@@ -45,7 +54,8 @@ pub fn pair_script(links: &str) -> String {
 /// A script that runs suites on these links. Before and after each it says so: see [`parse`].
 #[must_use]
 pub fn script(suites: &[Suite], links: &str) -> String {
-    let mut script = format!("export PACELINE_TEST_GUEST=1 PACELINE_TEST_LINKS={links}\n");
+    let few = if suites == FULL { "" } else { "PACELINE_TEST_FEW=1 " };
+    let mut script = format!("export {few}PACELINE_TEST_GUEST=1 PACELINE_TEST_LINKS={links}\n");
     for (number, Suite { words, limit_s, is_planted, .. }) in suites.iter().enumerate() {
         let planted = if *is_planted { "PACELINE_TEST_PLANTED=1 " } else { "" };
         let command = format!("{planted}timeout -s KILL {limit_s} {words} --test-threads 1 --show-output");

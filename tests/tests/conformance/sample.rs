@@ -119,6 +119,24 @@ pub fn sample(seed: u64) -> Vec<Placed> {
     draw.cases
 }
 
+/// Numbers of ranks of the few.
+const RANKS_FEW: [usize; 4] = [2, 3, 4, 8];
+
+/// So few that slow machines run them: every row at the number of ranks that have it, and in several slices.
+pub fn few(seed: u64) -> Vec<Placed> {
+    let wires = Wire::all();
+    let mut draw = Draw { random: Random::new(mix(seed)), wires: Wire::all(), cases: Vec::new() };
+    for (turn, row) in ROWS.iter().enumerate() {
+        for (more, ranks) in RANKS_FEW.into_iter().enumerate() {
+            let case = draw.case(row);
+            draw.push(wires[(turn + more) % wires.len()], Case { ranks, ..case });
+        }
+        let (wire, case) = (wires[turn % wires.len()], draw.case(row));
+        draw.push(wire, Case { ranks: 2 + turn % 3, ..sliced(wire, case) });
+    }
+    draw.cases
+}
+
 /// The same case with so many elements that they are moved in several slices.
 fn sliced(wire: Wire, case: Case) -> Case {
     if case.row.collective == Collective::Barrier {
@@ -177,5 +195,16 @@ fn the_sample_misses_nothing_that_it_promises() {
         assert_eq!(both.len(), 2, "{} {}", row.collective, row.name);
         let uneven = mine.iter().filter(|(_, case)| case.uneven).count();
         assert!((uneven >= RANKS_MAX) == Case::may_be_uneven(row), "{} {}: {uneven} uneven", row.collective, row.name);
+    }
+}
+
+#[test]
+fn the_few_hold_every_row() {
+    let cases = few(paceline_tests::seed());
+    for row in ROWS {
+        let mine = cases.iter().filter(|(_, case)| std::ptr::eq(case.row, row));
+        let ranks: BTreeSet<usize> = mine.map(|(_, case)| case.ranks).collect();
+        let mut fitting = RANKS_FEW.into_iter().filter(|ranks| (row.fits)(*ranks as u32));
+        assert!(fitting.all(|size| ranks.contains(&size)), "{} {}: {ranks:?}", row.collective, row.name);
     }
 }

@@ -82,18 +82,19 @@ impl Adapter {
         };
         let state = context.port(candidate.facts.port).map_err(refused("asking for its port"))?;
         if !state.is_active {
-            return Err(RdmaError::PortDown {
-                port: candidate.facts.name(),
-                state: format!("in state {}", state.state),
-                physical: candidate.facts.physical_state.clone(),
-                interfaces: candidate.facts.interfaces().join(", "),
-            });
+            return Err(down(&candidate, state.state));
         }
         let requests_max = context.limits().map_err(refused("asking for its limits"))?.0;
         let domain = Domain::new(&context).map_err(refused("making a protection domain"))?;
         let relaxed = options.relaxed_ordering.unwrap_or(true);
         let (lid, mtu, is_gone) = (state.lid, state.mtu, AtomicBool::new(false));
         Ok(Adapter { candidate, context, domain, lid, mtu, requests_max, relaxed, is_gone })
+    }
+
+    /// What is wrong with the port, if it is out of service now.
+    pub(super) fn down(&self) -> Option<RdmaError> {
+        let state = self.context.port(self.candidate.facts.port).ok()?;
+        (!state.is_active).then(|| down(&self.candidate, state.state))
     }
 
     pub(super) fn name(&self) -> String {
@@ -136,4 +137,16 @@ impl Adapter {
             false => Ok(()),
         }
     }
+}
+
+/// A port that is in this state, and not in service.
+fn down(candidate: &Candidate, state: u32) -> RdmaError {
+    let state = match state {
+        1 => "down".to_owned(),
+        2 => "initializing".to_owned(),
+        3 => "armed".to_owned(),
+        number => format!("in state {number}"),
+    };
+    let (port, interfaces) = (candidate.facts.name(), candidate.facts.interfaces().join(", "));
+    RdmaError::PortDown { port, state, physical: candidate.facts.physical_state_now(), interfaces }
 }

@@ -153,7 +153,10 @@ pub enum RdmaError {
         path: String,
     },
     /// A request failed in another way.
-    #[error("{port}: a request failed: {status} (vendor code {vendor:#x}; {path})")]
+    #[error(
+        "{port}: a request failed: {status} (vendor code {vendor:#x}; {path}); look whether the port is still up \
+         (`rdma link`, `paceline doctor`)"
+    )]
     Failed {
         /// The port.
         port: String,

@@ -63,6 +63,12 @@ impl PortFacts {
         self.state == "ACTIVE"
     }
 
+    /// Its physical state as it is now.
+    pub(super) fn physical_state_now(&self) -> String {
+        let folder = Path::new("/sys/class/infiniband").join(&self.device).join("ports").join(self.port.to_string());
+        state(&folder.join("phys_state"))
+    }
+
     /// The network interfaces behind it.
     pub(super) fn interfaces(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.gids.iter().filter_map(|row| row.interface.as_deref()).collect();
@@ -136,11 +142,6 @@ pub(super) fn ports(root: &Path) -> Vec<PortFacts> {
 
 fn read_port(folder: &Path, device: &str, port: &str, node: Option<u32>) -> Option<PortFacts> {
     let port = port.parse().ok()?;
-    // "4: ACTIVE"
-    let state = |name| {
-        let said: Option<String> = text(&folder.join(name));
-        said.map_or_else(|| "unknown".to_owned(), |said| said.split(": ").last().unwrap_or_default().to_owned())
-    };
     let layer = match text(&folder.join("link_layer")).as_deref() {
         Some("InfiniBand") => LinkLayer::InfiniBand,
         _ => LinkLayer::Ethernet,
@@ -149,9 +150,15 @@ fn read_port(folder: &Path, device: &str, port: &str, node: Option<u32>) -> Opti
     let rate = text(&folder.join("rate")).and_then(|rate| rate.split(' ').next()?.parse().ok());
     let rows = names(&folder.join("gids"));
     let gids = rows.iter().filter_map(|row| read_gid(folder, row, layer)).collect();
-    let (device, physical_state) = (device.to_owned(), state("phys_state"));
+    let (device, physical_state) = (device.to_owned(), state(&folder.join("phys_state")));
     let rate_gbps = rate.unwrap_or(0.0);
-    Some(PortFacts { device, port, layer, state: state("state"), physical_state, rate_gbps, node, gids })
+    Some(PortFacts { device, port, layer, state: state(&folder.join("state")), physical_state, rate_gbps, node, gids })
+}
+
+/// A state that a file names behind its number: "4: ACTIVE".
+fn state(file: &Path) -> String {
+    let said: Option<String> = text(file);
+    said.map_or_else(|| "unknown".to_owned(), |said| said.split(": ").last().unwrap_or_default().to_owned())
 }
 
 /// A row of the table; `None` if it is empty.

@@ -257,8 +257,9 @@ impl RdmaLink {
         let end = if self.order.is_ending() || self.peer_gone {
             End::Closed
         } else {
-            let port = rail.adapter.name();
-            End::Broken(RdmaError::of_status(&port, &rail.path, failure.status, failure.vendor))
+            // What a device says of a request when its own port is down leads nowhere.
+            let of_status = || RdmaError::of_status(&rail.adapter.name(), &rail.path, failure.status, failure.vendor);
+            End::Broken(rail.adapter.down().unwrap_or_else(of_status))
         };
         tracing::debug!("{}: {} ended: {failure:?}", rail.adapter.name(), rail.path);
         self.end.get_or_insert(end);

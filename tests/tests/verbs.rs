@@ -76,8 +76,9 @@ fn an_interface_that_goes_down_ends_the_call() {
         job.hear_all(&["churning"]);
         let down = now();
         let interface = Down::take();
-        // A rank whose request fails before the kernel has told the device of it can only guess.
-        let hints = [format!("ip link set {INTERFACE} up"), "paceline doctor".to_owned()];
+        // A rank whose request fails before the kernel has told the device of it can only guess. One whose request is still being
+        // repeated, since the port may come up again, reaches its deadline, and the log says that the port is down.
+        let hints = [format!("ip link set {INTERFACE} up"), "paceline doctor".to_owned(), "waited 2.5 s".to_owned()];
         for rank in 0..size {
             let error = job.ranks[rank].hear(&["error", "unharmed"]);
             let took = error.at.saturating_sub(down);

@@ -20,7 +20,15 @@ pub mod link;
 mod machine;
 pub mod memory;
 pub mod mesh;
+#[cfg(feature = "rdma")]
 pub mod rdma;
+/// Options of links over InfiniBand and RoCE, which this build doesn't have (feature `rdma`).
+#[cfg(not(feature = "rdma"))]
+pub mod rdma {
+    mod options;
+
+    pub use options::RdmaOptions;
+}
 pub mod rendezvous;
 mod ring;
 mod segment;

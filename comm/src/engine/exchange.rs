@@ -34,7 +34,6 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) turn: Turn,
-    pub(super) published: bool,
     /// Bytes of the result that are folded.
     folded: usize,
     pub(super) done: bool,
@@ -48,15 +47,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     pub(crate) fn new(turn: Turn) -> Exchange {
-        Exchange {
-            turn,
-            published: false,
-            folded: 0,
-            done: false,
-            awaits: SmallVec::new(),
-            told: SmallVec::new(),
-            unfit: false,
-        }
+        Exchange { turn, folded: 0, done: false, awaits: SmallVec::new(), told: SmallVec::new(), unfit: false }
     }
 
     /// The ranks that it waits for.
@@ -78,11 +69,11 @@ impl Exchange {
         if self.done || board.turn() != self.turn.number {
             return Ok(false);
         }
-        if posting.pieces.is_some() || posting.tells {
+        if posting.pieces.is_some() {
             return self.progress_in_pieces((plan, posting), memory, stamps, endpoint);
         }
         let mut moved = false;
-        if !self.published && board.published() <= self.turn.number {
+        if board.published() <= self.turn.number {
             board.begin(posting.swaps);
             if let Some(rank) = board.crowded_by(posting.publishes.len()) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
@@ -93,7 +84,6 @@ impl Exchange {
             endpoint.publish(Heading { stamp: stamps.own(), history: self.turn.history }, message);
             moved = true;
         }
-        self.published = true;
         Ok(self.collect((plan, posting), memory, stamps, endpoint)? || moved)
     }
 
@@ -105,7 +95,7 @@ impl Exchange {
         stamps: &Stamps,
         endpoint: &mut Endpoint,
     ) -> bool {
-        if posting.pieces.is_some() || posting.tells || posting.swaps {
+        if posting.pieces.is_some() {
             return false;
         }
         // SAFETY: nothing writes the input but the end of this exchange, and `read` panics beyond the buffer.

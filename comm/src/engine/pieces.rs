@@ -76,10 +76,10 @@ impl Exchange {
         endpoint: &mut Endpoint,
     ) -> Result<bool, Fault> {
         let mut moved = false;
-        if !self.published {
-            let size = endpoint.size();
+        let size = endpoint.size();
+        let board = endpoint.board().expect("all ranks have agreed that there are boards");
+        if board.published() <= self.turn.number {
             let (bytes, fits) = length(posting, size);
-            let board = endpoint.board().expect("all ranks have agreed that there are boards");
             board.begin(posting.swaps);
             if let Some(rank) = board.crowded_by(bytes) {
                 self.awaits = SmallVec::from_elem(rank as u32, 1);
@@ -93,7 +93,7 @@ impl Exchange {
                 self.told.resize(size, None);
                 self.unfit = !fits;
             }
-            (self.published, moved) = (true, true);
+            moved = true;
         }
         if !posting.tells {
             return Ok(self.collect((plan, posting), memory, stamps, endpoint)? || moved);

@@ -104,7 +104,20 @@ impl RdmaLink {
     /// The oldest frame that isn't wholly read.
     #[inline]
     pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
-        if self.front.is_none() && !self.find_front() {
+        let Some(Front { header, slot, read }) = self.look_for_front()? else { return Ok(None) };
+        let left = header.bytes as usize - read;
+        let bytes = match header.kind {
+            FrameKind::Placed => self.placed_bytes(header.channel, left),
+            FrameKind::Offer => &[],
+            FrameKind::Here | FrameKind::Answer => &self.slab.payload(slot, header.bytes as usize)[read..],
+        };
+        Ok(Some(Head { channel: header.channel, stamp: header.stamp, left, bytes }))
+    }
+
+    /// The frame that is being read, or the next.
+    #[inline]
+    fn look_for_front(&mut self) -> Result<Option<Front>, LinkError> {
+        if !self.find_front() {
             self.progress();
             if !self.find_front() {
                 if self.order.is_ended() {
@@ -113,14 +126,7 @@ impl RdmaLink {
                 return self.end.as_ref().map_or(Ok(None), |end| Err(end.into()));
             }
         }
-        let Front { header, slot, read } = self.front.expect("found above");
-        let left = header.bytes as usize - read;
-        let bytes = match header.kind {
-            FrameKind::Placed => self.placed_bytes(header.channel, left),
-            FrameKind::Offer => &[],
-            FrameKind::Here | FrameKind::Answer => &self.slab.payload(slot, header.bytes as usize)[read..],
-        };
-        Ok(Some(Head { channel: header.channel, stamp: header.stamp, left, bytes }))
+        Ok(self.front)
     }
 
     /// Looks whether the next frame for the owner has arrived. Answers, which are not for it, have been taken in when they
@@ -182,6 +188,13 @@ impl RdmaLink {
         copy: impl FnOnce(&mut [u8], &[u8]),
         target: &mut [u8],
     ) -> Result<usize, LinkError> {
+        let Some(Front { header, read, .. }) = self.look_for_front()? else { return Ok(0) };
+        // What has been placed where it belongs must not be borrowed beside `target`.
+        if header.kind == FrameKind::Placed && self.is_placed_at(header.channel, target.as_ptr()) {
+            let bytes = (header.bytes as usize - read).min(target.len());
+            self.advance(bytes);
+            return Ok(bytes);
+        }
         let Some(head) = self.head()? else { return Ok(0) };
         let bytes = head.bytes.len().min(target.len());
         if bytes == 0 {
@@ -190,10 +203,8 @@ impl RdmaLink {
             }
             return Ok(0);
         }
-        if !std::ptr::eq(head.bytes.as_ptr(), target.as_ptr()) {
-            copy(&mut target[..bytes], &head.bytes[..bytes]);
-            traffic::copied_out(bytes);
-        }
+        copy(&mut target[..bytes], &head.bytes[..bytes]);
+        traffic::copied_out(bytes);
         self.advance(bytes);
         Ok(bytes)
     }

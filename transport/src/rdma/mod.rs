@@ -5,58 +5,31 @@
 //! (`order`); credits (`window`). Those that do: opened ports (`adapter`), a port's part in a link (`rail`), the link
 //! itself (`link`), and how one comes about (`connect`). `verbs` is the interface to the device.
 
-mod options;
-
-pub use options::RdmaOptions;
-
-#[cfg(feature = "rdma")]
 mod adapter;
-#[cfg(feature = "rdma")]
 mod choice;
-#[cfg(feature = "rdma")]
 mod connect;
-#[cfg(feature = "rdma")]
 pub mod doctor;
-#[cfg(feature = "rdma")]
 mod errors;
-#[cfg(feature = "rdma")]
 mod facts;
-#[cfg(feature = "rdma")]
 mod frame;
-#[cfg(feature = "rdma")]
 mod gid;
-#[cfg(feature = "rdma")]
 mod immediate;
-#[cfg(feature = "rdma")]
 mod link;
-#[cfg(feature = "rdma")]
+mod options;
 mod order;
-#[cfg(feature = "rdma")]
 mod place;
-#[cfg(feature = "rdma")]
 mod placing;
-#[cfg(feature = "rdma")]
 mod rail;
-#[cfg(feature = "rdma")]
 mod registration;
-#[cfg(feature = "rdma")]
 mod send;
-#[cfg(feature = "rdma")]
 mod slab;
-#[cfg(feature = "rdma")]
 mod traffic;
-#[cfg(feature = "rdma")]
 mod verbs;
-#[cfg(feature = "rdma")]
 mod window;
 
-#[cfg(feature = "rdma")]
+pub(crate) use adapter::Adapters;
+pub(crate) use connect::{Offer, Opening, Trial};
 pub use errors::RdmaError;
-#[cfg(feature = "rdma")]
+pub(crate) use link::RdmaLink;
+pub use options::RdmaOptions;
 pub use traffic::Traffic;
-#[cfg(feature = "rdma")]
-pub(crate) use {
-    adapter::Adapters,
-    connect::{Offer, Opening, Trial},
-    link::RdmaLink,
-};

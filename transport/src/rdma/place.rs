@@ -51,6 +51,11 @@ impl RdmaLink {
         0 < bytes && bytes <= left
     }
 
+    /// Whether the next bytes that the peer has placed lie there.
+    pub(super) fn is_placed_at(&self, channel: Channel, start: *const u8) -> bool {
+        self.arriving_on(channel).is_some_and(|arriving| arriving.start + arriving.read == start as usize)
+    }
+
     /// The next bytes that the peer has placed.
     pub(super) fn placed_bytes(&self, channel: Channel, bytes: usize) -> &[u8] {
         let arriving = self.arriving_on(channel).expect("looked at when the frame came to the front");

@@ -4,7 +4,6 @@
 //! Only memory whose lifetime the library knows is kept here. A cache of whatever addresses come along would have to notice
 //! that the user has unmapped one and got another under the same address.
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::adapter::Adapter;
@@ -105,20 +104,4 @@ impl Found {
         // SAFETY: within the region, which is mapped as long as it is held; the caller vouches for the rest.
         unsafe { std::slice::from_raw_parts(self.region.start().add(start - first).cast_const(), bytes) }
     }
-}
-
-/// Registers memory of another device, say of a GPU, that its driver has exported as a dma-buf, with a port; `None`, with
-/// the reason logged, where that can't be done and the memory has to be copied through the host's.
-#[allow(dead_code, reason = "the door for device memory, which has no user yet")]
-pub(super) fn of_dma_buf(
-    port: &Adapter,
-    file: BorrowedFd<'_>,
-    range: (u64, usize),
-    address: u64,
-) -> Option<Registration> {
-    let made = Registration::of_dma_buf(&port.domain, file, range, address, port.written_by_peers());
-    let logged = |error: &std::io::Error| {
-        tracing::warn!("{}: device memory goes through the host's: registering a dma-buf: {error}", port.name());
-    };
-    made.inspect_err(logged).ok()
 }

@@ -118,7 +118,7 @@ impl RingSender {
     }
 
     /// Looks how far the receiver has come.
-    #[cold]
+    #[inline(never)]
     fn look_for_room(&mut self) {
         // SAFETY: the credit line is valid (`new`).
         let credit = unsafe { &*self.memory.credit };

@@ -1,7 +1,6 @@
 //! Registered memory: pinned, and known to the device by keys.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use ibverbs_sys as ffi;
@@ -48,26 +47,6 @@ impl Registration {
                 _ => (functions.reg_mr)(domain.raw, start.cast(), bytes, flags as i32),
             }
         };
-        Ok(Registration { domain: domain.clone(), raw: pointer(raw)? })
-    }
-
-    /// Registers memory of another device, say of a GPU, that its driver has exported as a dma-buf.
-    ///
-    /// # Errors
-    ///
-    /// The library, the kernel or the device can't do that; the memory must then be copied through the host's.
-    pub(crate) fn of_dma_buf(
-        domain: &Arc<Domain>,
-        file: BorrowedFd<'_>,
-        (offset, bytes): (u64, usize),
-        address: u64,
-        access: Access,
-    ) -> io::Result<Registration> {
-        let register = domain.context.functions.reg_dmabuf_mr.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::Unsupported, "this libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 has)")
-        })?;
-        // SAFETY: the kernel checks the file, and holds the buffer while it is registered.
-        let raw = unsafe { register(domain.raw, offset, bytes, address, file.as_raw_fd(), flags(access) as i32) };
         Ok(Registration { domain: domain.clone(), raw: pointer(raw)? })
     }
 

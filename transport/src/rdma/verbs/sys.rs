@@ -18,8 +18,6 @@ macro_rules! functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// Registers with optional flags; from rdma-core 25 on.
             pub(super) reg_mr_iova2: Option<RegisterWithOptions>,
-            /// Registers a dma-buf; from rdma-core 34 on.
-            pub(super) reg_dmabuf_mr: Option<RegisterDmaBuf>,
         }
 
         impl Functions {
@@ -31,7 +29,6 @@ macro_rules! functions {
                     Ok(Functions {
                         $($name: *library.get(concat!("ibv_", stringify!($name)))?,)*
                         reg_mr_iova2: library.get("ibv_reg_mr_iova2").ok().map(|found| *found),
-                        reg_dmabuf_mr: library.get("ibv_reg_dmabuf_mr").ok().map(|found| *found),
                     })
                 }
             }
@@ -40,7 +37,6 @@ macro_rules! functions {
 }
 
 type RegisterWithOptions = unsafe extern "C" fn(*mut ffi::ibv_pd, *mut c_void, usize, u64, c_uint) -> *mut ffi::ibv_mr;
-type RegisterDmaBuf = unsafe extern "C" fn(*mut ffi::ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ffi::ibv_mr;
 
 functions! {
     get_device_list: fn(*mut c_int) -> *mut *mut ffi::ibv_device;

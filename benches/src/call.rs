@@ -23,6 +23,10 @@ pub enum Call {
     Reduce,
     /// A message to the next rank, and one from the rank before.
     SendRecv,
+    /// A message from each even rank to the odd one after it, and one back: twice what a latency test calls latency.
+    PingPong,
+    /// A message from each even rank to the odd one after it.
+    OneWay,
     /// As `ReduceScatter`, with blocks of different lengths.
     ReduceScatterV,
     /// As `AllGather`, with blocks of different lengths.
@@ -47,7 +51,7 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [(Call, &str); 16] = [
+    const ALL: [(Call, &str); 18] = [
         (Call::AllReduce, "all_reduce"),
         (Call::ReduceScatter, "reduce_scatter"),
         (Call::AllGather, "all_gather"),
@@ -55,6 +59,8 @@ impl Call {
         (Call::Broadcast, "broadcast"),
         (Call::Reduce, "reduce"),
         (Call::SendRecv, "send_recv"),
+        (Call::PingPong, "ping_pong"),
+        (Call::OneWay, "one_way"),
         (Call::ReduceScatterV, "reduce_scatter_v"),
         (Call::AllGatherV, "all_gather_v"),
         (Call::AllToAllV, "all_to_all_v"),

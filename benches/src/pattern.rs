@@ -30,6 +30,8 @@ pub fn lengths(cell: &Cell, ranks: usize, rank: usize) -> (usize, usize) {
         | Call::Broadcast
         | Call::Reduce
         | Call::SendRecv
+        | Call::PingPong
+        | Call::OneWay
         | Call::SplitAllReduce
         | Call::Copy => (count, count),
     }
@@ -66,6 +68,9 @@ pub fn expected(cell: &Cell, ranks: usize, rank: usize, at: usize) -> Option<usi
         Call::Split | Call::SplitHalves => return None,
         Call::Broadcast => value(0, at),
         Call::SendRecv => value((rank + ranks - 1) % ranks, at),
+        Call::PingPong if rank ^ 1 < ranks => value(rank ^ 1, at),
+        Call::OneWay if rank % 2 == 1 => value(rank - 1, at),
+        Call::PingPong | Call::OneWay => return None,
         Call::Copy => value(rank, at),
     })
 }

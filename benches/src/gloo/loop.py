@@ -58,6 +58,14 @@ def block(count, ranks, sender, to):
     return first, begin(count, ranks, sender, to + 1) - first
 
 
+def has_result(call, rank, ranks):
+    if call == "reduce":
+        return rank == 0
+    if call == "one_way":
+        return rank % 2 == 1
+    return call != "ping_pong" or rank ^ 1 < ranks
+
+
 def expected(call, rank, ranks, count):
     everyone = range(ranks)
     if call in ("all_reduce", "reduce", "split_all_reduce"):
@@ -68,6 +76,8 @@ def expected(call, rank, ranks, count):
         return torch.empty(0, dtype=torch.int64)
     if call == "all_to_all_v":
         return torch.cat([values(other, *block(count, ranks, other, rank)) for other in everyone])
+    if call in ("ping_pong", "one_way"):
+        return values(rank ^ 1, 0, count)
     if call == "reduce_scatter":
         return sums(ranks, rank * count, count)
     if call == "all_gather":
@@ -89,12 +99,25 @@ def one_call(call, rank, ranks, count, source, target):
     everyone = list(range(ranks))
     first = (ranks + 1) // 2
     made = dist.new_group(everyone) if call == "split_all_reduce" else None
-    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+    after, before, other = (rank + 1) % ranks, (rank - 1) % ranks, rank ^ 1
 
     def send_recv():
         sending = dist.isend(source, after)
         dist.recv(target, before)
         sending.wait()
+
+    def one_way():
+        if rank % 2 == 0 and other < ranks:
+            dist.send(source, other)
+        if rank % 2 == 1:
+            dist.recv(target, other)
+
+    def ping_pong():
+        one_way()
+        if rank % 2 == 1:
+            dist.send(source, other)
+        elif other < ranks:
+            dist.recv(target, other)
 
     def group_of_50():
         for work in [dist.all_reduce(part, async_op=True) for part in grouped]:
@@ -118,6 +141,8 @@ def one_call(call, rank, ranks, count, source, target):
         "all_to_all": lambda: dist.all_to_all_single(target, source),
         "broadcast": lambda: dist.broadcast(target, 0),
         "send_recv": send_recv,
+        "ping_pong": ping_pong,
+        "one_way": one_way,
     }[call]
 
 
@@ -143,7 +168,7 @@ def measure(call, dtype, size, iterations):
         target.copy_(source)
     run = one_call(call, rank, ranks, count, source, target)
     run()
-    if call != "reduce" or rank == 0:
+    if has_result(call, rank, ranks):
         want = expected(call, rank, ranks, count)
         if not torch.equal(target.to(torch.int64), want):
             raise SystemExit(f"rank {rank}: a wrong result: {call}")

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, REDUCE_SCATTER_V,
-            ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, OVERLAP, CALLS };
+enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, PING_PONG, ONE_WAY,
+            REDUCE_SCATTER_V, ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, OVERLAP, CALLS };
 static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast",
-                                         "reduce", "send_recv", "reduce_scatter_v", "all_gather_v", "all_to_all_v",
-                                         "group_of_50", "split", "split_halves", "split_all_reduce", "overlap"};
+                                         "reduce", "send_recv", "ping_pong", "one_way", "reduce_scatter_v",
+                                         "all_gather_v", "all_to_all_v", "group_of_50", "split", "split_halves", "split_all_reduce", "overlap"};
 enum { GROUPED = 50 };
 
 struct cell {
@@ -132,7 +132,18 @@ static int expected(const struct cell *cell, size_t at) {
         return value(from, at + (cell->call == ALL_GATHER_V ? 0 : begin(cell, from, me)));
     }
     case SEND_RECV: return value((size_t)((rank + size - 1) % size), at);
+    case PING_PONG:
+    case ONE_WAY: return value((size_t)(rank ^ 1), at);
     default: return sum(at);
+    }
+}
+
+static int has_result(const struct cell *cell) {
+    switch (cell->call) {
+    case REDUCE: return rank == 0;
+    case PING_PONG: return (rank ^ 1) < size;
+    case ONE_WAY: return rank % 2 == 1;
+    default: return 1;
     }
 }
 
@@ -158,7 +169,7 @@ static void group(const struct cell *cell, const char *input, char *output) {
 }
 
 static void run(const struct cell *cell, const void *input, void *output) {
-    int first = (size + 1) / 2;
+    int first = (size + 1) / 2, other = rank ^ 1;
     MPI_Comm made;
     int count = cell->count, next = (rank + 1) % size, before = (rank + size - 1) % size;
     MPI_Datatype type = cell->type;
@@ -176,6 +187,15 @@ static void run(const struct cell *cell, const void *input, void *output) {
         MPI_Alltoallv(input, sends, send_places, type, output, receives, receive_places, type, comm);
         break;
     case GROUP_OF_50: group(cell, input, output); break;
+    case PING_PONG:
+    case ONE_WAY:
+        if (rank % 2 == 0 && other < size)
+            MPI_Send(input, count, type, other, 0, comm);
+        if (other < size && (rank % 2 == 1 || cell->call == PING_PONG))
+            MPI_Recv(output, count, type, other, 0, comm, MPI_STATUS_IGNORE);
+        if (rank % 2 == 1 && cell->call == PING_PONG)
+            MPI_Send(input, count, type, other, 0, comm);
+        break;
     case SPLIT:
         made = made_by_split(0, size);
         MPI_Comm_free(&made);
@@ -227,7 +247,7 @@ static void measure(const struct cell *cell) {
             set(cell, output, at, cell->call == BROADCAST && rank == 0 ? value(0, at) : 0);
         for (int k = 0; k < cell->iterations / 10 + 2; k++)
             run(cell, input, output);
-        for (size_t at = 0; at < outputs && (cell->call != REDUCE || rank == 0); at++)
+        for (size_t at = 0; at < outputs && has_result(cell); at++)
             if (get(cell, output, at) != expected(cell, at))
                 fail("a wrong result", names[cell->call]);
         double slowest = timed(cell, input, output);

@@ -50,9 +50,12 @@ pair() {
     done
 }
 
-# send_recv beside ib_write_lat: both ranks send at once, which costs a device made of processor time more than turns do.
-CELLS="send_recv:f32:8:500 all_reduce:f32:8:200 all_reduce:f32:512:200 all_reduce:f32:4096:100 all_reduce:f32:32768:40
-    all_reduce:f32:262144:8 all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
+# send_recv: both ranks send at once, which costs a device made of processor time more than turns do.
+MESSAGES="ping_pong:f32:8:500 send_recv:f32:8:500 one_way:f32:65536:200 one_way:f32:262144:60 one_way:f32:1048576:20
+    one_way:f32:4194304:6 send_recv:f32:65536:100 send_recv:f32:262144:30 send_recv:f32:1048576:10
+    send_recv:f32:4194304:3"
+SUMS="all_reduce:f32:8:200 all_reduce:f32:512:200 all_reduce:f32:4096:100 all_reduce:f32:32768:40 all_reduce:f32:262144:8
+    all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
 
 round=0
 while test $round -lt "$ROUNDS"; do
@@ -60,20 +63,22 @@ while test $round -lt "$ROUNDS"; do
     for pair in 65536:200 262144:60 1048576:20 4194304:6; do
         bytes=${pair%:*} count=${pair#*:}
         rate=$(perftest 4 "$bytes" ib_write_bw -n "$count")
-        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value sendrecv 2 " b " ib_write_bw,one_way,twice " 2 * b / $1 / 1.048576 }'
+        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value one_way 2 " b " ib_write_bw " b / $1 / 1.048576 }'
         rate=$(perftest 4 "$bytes" ib_write_bw -b -n "$count")
         echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value sendrecv 2 " b " ib_write_bw,both_ways " 2 * b / $1 / 1.048576 }'
         ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 5 -c 0 |
             awk -v b="$bytes" '$1 == b { print "@value sendrecv 2 " b " paceline " $6 }'
     done
-    echo "@value sendrecv 2 8 ib_write_lat $(perftest 6 8 ib_write_lat -n 2000)"
+    perftest 6 8 ib_write_lat -n 2000 | awk '{ print "@value ping_pong 2 8 ib_write_lat " 2 * $1 }'
     ranks 2 sendrecv_perf -b 8 -e 8 -n 2000 -w 50 -c 0 | awk '$1 == 8 { print "@value sendrecv 2 8 paceline " $6 }'
     for size in 2 4; do
-        ranks $size side_by_side --worker $CELLS >/tmp/times
-        pair $size paceline $CELLS </tmp/times
+        cells=$SUMS
+        test $size = 2 && cells="$MESSAGES $SUMS"
+        ranks $size side_by_side --worker $cells >/tmp/times
+        pair $size paceline $cells </tmp/times
         if test -n "$MPI"; then
-            mpi $size loop $CELLS >/tmp/times
-            pair $size openmpi+ucx $CELLS </tmp/times
+            mpi $size loop $cells >/tmp/times
+            pair $size openmpi+ucx $cells </tmp/times
         fi
     done
 done

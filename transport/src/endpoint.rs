@@ -115,6 +115,12 @@ impl Endpoint {
         self.links[peer].as_ref().map(Link::kind)
     }
 
+    /// Whether a link's device is a program of the kernel's (soft-RoCE): it moves nothing while this rank has the core.
+    #[must_use]
+    pub fn has_software_device(&self) -> bool {
+        self.links.iter().flatten().any(Link::is_software_device)
+    }
+
     #[inline(always)]
     fn link(&mut self, peer: usize) -> &mut Link {
         self.links[peer].as_mut().expect("a rank has no link to itself")

@@ -19,7 +19,7 @@ use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
-use crate::engine::{Core, Driver, Engine, Kin, Stamps, WaitPolicy, remembered};
+use crate::engine::{Core, Driver, Engine, Kin, Look, Stamps, WaitPolicy, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Circumstances, Explanation, Facts};
@@ -144,9 +144,13 @@ impl Communicator {
         let turns = endpoint.board().map_or(0, |board| board.turn());
         let house = peers[rank].house;
         let neighbours = peers.iter().filter(|peer| peer.house == house).count();
-        let sockets = links.contains(&Some(LinkKind::Tcp));
+        let look = match endpoint.has_software_device() {
+            true => Look::TakesFromDevice,
+            false if links.contains(&Some(LinkKind::Tcp)) => Look::SystemCall,
+            false => Look::Memory,
+        };
         let neighbours = neighbours.max(roots.fabric.n_neighbours());
-        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, peers[rank].cores, sockets));
+        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, peers[rank].cores, look));
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {

@@ -13,6 +13,17 @@ pub(crate) enum Pause {
     Sleep,
 }
 
+/// What it costs to look whether something has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// It is in memory.
+    Memory,
+    /// A system call.
+    SystemCall,
+    /// A device that is a program of the kernel's does nothing meanwhile.
+    TakesFromDevice,
+}
+
 /// Looks before it is worth looking for what may be in the way.
 const CLEAR_AFTER: u32 = 2_000;
 
@@ -26,14 +37,15 @@ pub(crate) struct WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// For `ranks` on a host where this process may use `cores`; `sockets` when a look costs a system call.
-    pub(crate) fn for_host(ranks: usize, cores: usize, sockets: bool) -> WaitPolicy {
-        match (ranks > cores, sockets) {
+    /// For `ranks` on a host where this process may use `cores`, and what a look costs.
+    pub(crate) fn for_host(ranks: usize, cores: usize, look: Look) -> WaitPolicy {
+        match (ranks > cores, look) {
             (true, _) => WaitPolicy { spins: 5, yields: 200 },
+            (false, Look::TakesFromDevice) => WaitPolicy { spins: 0, yields: 1000 },
             // Some milliseconds: as long as the peer may be without its core because something else runs there. Who sleeps
             // sooner must be woken, loses its own core meanwhile, and then the peer sleeps as well.
-            (false, false) => WaitPolicy { spins: 200_000, yields: 10 },
-            (false, true) => WaitPolicy { spins: 100, yields: 20 },
+            (false, Look::Memory) => WaitPolicy { spins: 200_000, yields: 10 },
+            (false, Look::SystemCall) => WaitPolicy { spins: 100, yields: 20 },
         }
     }
 }

@@ -39,7 +39,7 @@ impl Prices {
     pub fn standard(kind: LinkKind) -> Prices {
         let (latency_s, message_s, byte_s) = match kind {
             LinkKind::Inproc | LinkKind::Shm => (60e-9, 40e-9, 1.0 / 12e9),
-            LinkKind::Rdma => (1.5e-6, 0.3e-6, 1.0 / 12e9),
+            LinkKind::Rdma => (1.5e-6, 0.6e-6, 1.0 / 12e9),
             LinkKind::Tcp | LinkKind::Sim => (8e-6, 3e-6, 1.0 / 1.5e9),
         };
         let prices = Prices {

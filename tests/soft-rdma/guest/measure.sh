@@ -3,6 +3,11 @@
 export PACELINE_LINKS="$LINKS" PACELINE_TIMEOUT=60
 job=0
 
+# Two ranks have a processor each, whatever the library; more than two share both.
+on() {
+    if test "$size" = 2; then echo "taskset -c $1"; fi
+}
+
 # Runs $1 ranks of a program of paceline's; rank 0's output.
 ranks() {
     size=$1 rank=1
@@ -10,10 +15,10 @@ ranks() {
     job=$((job + 1))
     export PACELINE_SIZE=$size PACELINE_RENDEZVOUS=local://measure-$job
     while test $rank -lt "$size"; do
-        PACELINE_RANK=$rank timeout -s KILL 90 "$@" >/dev/null 2>/tmp/complaints-$rank &
+        PACELINE_RANK=$rank $(on $rank) timeout -s KILL 90 "$@" >/dev/null 2>/tmp/complaints-$rank &
         rank=$((rank + 1))
     done
-    PACELINE_RANK=0 timeout -s KILL 90 "$@" 2>/tmp/complaints-0
+    PACELINE_RANK=0 $(on 0) timeout -s KILL 90 "$@" 2>/tmp/complaints-0
     wait
     cat /tmp/complaints-* >&2
 }
@@ -22,9 +27,9 @@ ranks() {
 perftest() {
     column=$1 bytes=$2
     shift 2
-    timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" >/dev/null 2>&1 &
+    taskset -c 1 timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" >/dev/null 2>&1 &
     sleep 1
-    timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" 192.168.77.1 2>/dev/null |
+    taskset -c 0 timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" 192.168.77.1 2>/dev/null |
         awk -v bytes="$bytes" -v column="$column" '$1 == bytes { print $column }'
     wait
 }
@@ -33,7 +38,9 @@ perftest() {
 mpi() {
     size=$1
     shift
-    timeout -s KILL 90 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated -n "$size" \
+    binding=none
+    test $size = 2 && binding=core
+    timeout -s KILL 90 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to $binding --mca plm isolated -n "$size" \
         --mca pml ucx --mca btl self --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1 -x UCX_TLS=rc,ud,self \
         -x UCX_IB_GID_INDEX=0 -x UCX_LOG_LEVEL=error "$@"
 }
@@ -65,9 +72,15 @@ while test $round -lt "$ROUNDS"; do
         rate=$(perftest 4 "$bytes" ib_write_bw -n "$count")
         echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value one_way 2 " b " ib_write_bw " b / $1 / 1.048576 }'
         rate=$(perftest 4 "$bytes" ib_write_bw -b -n "$count")
-        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value sendrecv 2 " b " ib_write_bw,both_ways " 2 * b / $1 / 1.048576 }'
-        ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 5 -c 0 |
-            awk -v b="$bytes" '$1 == b { print "@value sendrecv 2 " b " paceline " $6 }'
+        echo "$rate" | awk -v b="$bytes" '$1 > 0 {
+            time = 2 * b / $1 / 1.048576
+            print "@value sendrecv 2 " b " ib_write_bw,both_ways " time
+            print "@value sendrecv,registered 2 " b " ib_write_bw,both_ways " time
+        }'
+        for registered in 0 1; do
+            ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 5 -c 0 -R $registered |
+                awk -v b="$bytes" -v r=$registered '$1 == b { print "@value sendrecv" (r ? ",registered" : "") " 2 " b " paceline " $6 }'
+        done
     done
     perftest 6 8 ib_write_lat -n 2000 | awk '{ print "@value ping_pong 2 8 ib_write_lat " 2 * $1 }'
     ranks 2 sendrecv_perf -b 8 -e 8 -n 2000 -w 50 -c 0 | awk '$1 == 8 { print "@value sendrecv 2 8 paceline " $6 }'

@@ -184,7 +184,7 @@ impl Guest {
             }
             Err(_) => Command::new(emulator),
         };
-        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot", "-nodefaults"]);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-no-reboot", "-nodefaults"]);
         command.args(["-display", "none", "-smp", &self.processors.to_string(), "-m", &self.memory_mib.to_string()]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initrd).args(["-append", kernel_line]);
         command.args(["-netdev", &network]);

@@ -50,6 +50,15 @@ impl Link {
         }
     }
 
+    /// Whether what moves its bytes needs the processor that looks for them.
+    pub(crate) fn is_software_device(&self) -> bool {
+        match &self.kind {
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.is_software(),
+            _ => false,
+        }
+    }
+
     /// Accepts bytes from the front of `message`; `None` while there is no room.
     #[inline]
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {

@@ -44,7 +44,8 @@ pub(super) fn choose(
     }
     let is_near = |candidate: &Candidate| node.is_some() && candidate.facts.node == node;
     usable.sort_by(|a, b| {
-        let key = |candidate: &Candidate| (is_near(candidate), candidate.facts.rate_gbps);
+        let key = |Candidate { facts, .. }: &Candidate| (!facts.is_software, facts.rate_gbps);
+        let key = |candidate: &Candidate| (is_near(candidate), key(candidate));
         key(b).partial_cmp(&key(a)).expect("rates are numbers")
     });
     let best = usable[0].clone();
@@ -53,7 +54,8 @@ pub(super) fn choose(
         None => {
             usable.retain(|other| {
                 let alike = other.facts.rate_gbps == best.facts.rate_gbps && other.facts.layer == best.facts.layer;
-                alike && is_near(other) == is_near(&best)
+                let kind = |candidate: &Candidate| (is_near(candidate), candidate.facts.is_software);
+                alike && kind(other) == kind(&best)
             });
             usable.truncate(PORTS_MAX);
         }

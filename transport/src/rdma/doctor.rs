@@ -65,6 +65,9 @@ fn describe(port: &PortFacts) -> Vec<String> {
     let layer = if port.layer == LinkLayer::Ethernet { "Ethernet (RoCE)" } else { "InfiniBand" };
     let node = port.node.map_or_else(String::new, |node| format!(", near NUMA node {node}"));
     let mut state = format!("{layer}, {}, {}", port.state, port.physical_state);
+    if port.is_software {
+        state.push_str(", a program of the kernel's, not hardware");
+    }
     write!(state, ", {} Gb/s{node}", port.rate_gbps).expect("strings take everything");
     let interfaces = port.interfaces();
     if !interfaces.is_empty() {

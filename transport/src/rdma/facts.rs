@@ -51,6 +51,8 @@ pub(super) struct PortFacts {
     pub(super) rate_gbps: f64,
     /// The memory it is near to.
     pub(super) node: Option<u32>,
+    /// The device is a program of the kernel's (rxe, siw): its work takes processor time.
+    pub(super) is_software: bool,
     pub(super) gids: Vec<GidRow>,
 }
 
@@ -134,13 +136,17 @@ pub(super) fn ports(root: &Path) -> Vec<PortFacts> {
     let of_device = |device: String| {
         let folder = class.join(&device);
         let node = text(&folder.join("device/numa_node")).and_then(|node| node.parse().ok());
+        // A real device has a parent on a bus.
+        let is_software = std::fs::read_link(&folder).is_ok_and(|place| place.iter().any(|part| part == "virtual"));
         let ports = names(&folder.join("ports"));
-        ports.into_iter().filter_map(move |port| read_port(&folder.join("ports").join(&port), &device, &port, node))
+        ports
+            .into_iter()
+            .filter_map(move |port| read_port(&folder.join("ports").join(&port), &device, &port, (node, is_software)))
     };
     names(&class).into_iter().flat_map(of_device).collect()
 }
 
-fn read_port(folder: &Path, device: &str, port: &str, node: Option<u32>) -> Option<PortFacts> {
+fn read_port(folder: &Path, device: &str, port: &str, (node, is_software): (Option<u32>, bool)) -> Option<PortFacts> {
     let port = port.parse().ok()?;
     let layer = match text(&folder.join("link_layer")).as_deref() {
         Some("InfiniBand") => LinkLayer::InfiniBand,
@@ -152,7 +158,17 @@ fn read_port(folder: &Path, device: &str, port: &str, node: Option<u32>) -> Opti
     let gids = rows.iter().filter_map(|row| read_gid(folder, row, layer)).collect();
     let (device, physical_state) = (device.to_owned(), state(&folder.join("phys_state")));
     let rate_gbps = rate.unwrap_or(0.0);
-    Some(PortFacts { device, port, layer, state: state(&folder.join("state")), physical_state, rate_gbps, node, gids })
+    Some(PortFacts {
+        device,
+        port,
+        layer,
+        state: state(&folder.join("state")),
+        physical_state,
+        rate_gbps,
+        node,
+        is_software,
+        gids,
+    })
 }
 
 /// A state that a file names behind its number: "4: ACTIVE".
@@ -248,6 +264,21 @@ pub(super) mod tests {
         ];
         assert_eq!(seen, want);
         assert_eq!(roce.interfaces(), ["eth0"]);
+    }
+
+    #[test]
+    fn a_device_without_a_bus_is_software() {
+        let tree = Tree::new();
+        let class = tree.0.path().join("class/infiniband");
+        for (device, place) in [("rxe0", "devices/virtual/infiniband"), ("mlx5_0", "devices/pci0000:00/infiniband")] {
+            for (file, content) in [("state", "4: ACTIVE"), ("link_layer", "Ethernet")] {
+                tree.write(&format!("{place}/{device}/ports/1/{file}"), content);
+            }
+            std::fs::create_dir_all(&class).unwrap();
+            std::os::unix::fs::symlink(format!("../../{place}/{device}"), class.join(device)).unwrap();
+        }
+        let found: Vec<_> = ports(tree.0.path()).into_iter().map(|port| (port.device, port.is_software)).collect();
+        assert_eq!(found, [("mlx5_0".to_owned(), false), ("rxe0".to_owned(), true)]);
     }
 
     #[test]

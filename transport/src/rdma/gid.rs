@@ -101,7 +101,8 @@ mod tests {
 
     fn port(layer: LinkLayer, gids: Vec<GidRow>) -> PortFacts {
         let (state, physical_state) = ("ACTIVE".into(), "LinkUp".into());
-        PortFacts { device: "d".into(), port: 1, layer, state, physical_state, rate_gbps: 1.0, node: None, gids }
+        let (device, node) = ("d".into(), None);
+        PortFacts { device, port: 1, layer, state, physical_state, rate_gbps: 1.0, node, is_software: false, gids }
     }
 
     fn usual() -> PortFacts {

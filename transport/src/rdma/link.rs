@@ -97,6 +97,11 @@ impl RdmaLink {
         self.slab.geometry()
     }
 
+    /// Whether what a port does takes processor time from whoever waits for it.
+    pub(crate) fn is_software(&self) -> bool {
+        self.rails.iter().any(|rail| rail.adapter.candidate.facts.is_software)
+    }
+
     pub(super) fn fail(&mut self, error: RdmaError) -> LinkError {
         LinkError::from(&*self.end.get_or_insert(End::Broken(error)))
     }

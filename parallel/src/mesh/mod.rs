@@ -1,0 +1,1 @@
+//! Named axes over ranks.

@@ -1,0 +1,1 @@
+//! Pipeline parallel: a model cut into stages, and the order in which micro-batches pass through them.

@@ -5,5 +5,22 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "candle")]
+pub mod autograd;
+mod error;
+#[cfg(feature = "candle")]
+mod group;
 pub mod mesh;
+#[cfg(feature = "candle")]
+pub mod parameter;
 pub mod pipeline;
+#[cfg(feature = "candle")]
+pub mod random;
+#[cfg(feature = "candle")]
+pub mod state;
+#[cfg(feature = "candle")]
+pub mod value;
+
+pub use error::{Error, Result};
+#[cfg(feature = "candle")]
+pub use group::{Group, Traffic, TrafficEntry};

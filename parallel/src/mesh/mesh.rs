@@ -1,0 +1,144 @@
+//! A communicator cut along the axes of a layout.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use paceline_comm::Communicator;
+
+use super::{Axis, Layout};
+use crate::error::{Doing, Error, Result};
+
+/// What a mesh allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MeshOptions {
+    /// Tensor-parallel groups may have ranks on several hosts, though each of their layers waits for the network four times.
+    pub tensor_across_hosts: bool,
+}
+
+/// The ranks of a communicator, placed along axes; one rank's view.
+///
+/// Ranks that are close by number should be close by wire, as launchers number them: so the last axis of the layout, whose
+/// neighbours differ by one, has the fastest links.
+pub struct Mesh {
+    world: Communicator,
+    layout: Layout,
+    /// By the axes along which a group runs, in the layout's order.
+    groups: Mutex<BTreeMap<Vec<Axis>, Arc<Communicator>>>,
+}
+
+impl Mesh {
+    /// Places the ranks of a communicator.
+    ///
+    /// # Errors
+    /// The layout has another number of ranks, or a tensor-parallel group spans hosts and that isn't allowed.
+    pub fn new(world: Communicator, layout: Layout, options: MeshOptions) -> Result<Mesh> {
+        if layout.ranks() != world.size() {
+            let (ranks, size) = (layout.ranks(), world.size());
+            return Err(Error::invalid(format!("the layout {layout} is for {ranks} ranks, and there are {size}")));
+        }
+        if !options.tensor_across_hosts {
+            stays_on_a_host(&world, &layout)?;
+        }
+        Ok(Mesh { world, layout, groups: Mutex::default() })
+    }
+
+    /// All ranks.
+    #[must_use]
+    pub fn world(&self) -> &Communicator {
+        &self.world
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// This rank's number in the world.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    /// Where this rank is along an axis.
+    #[must_use]
+    pub fn coordinate(&self, axis: Axis) -> usize {
+        self.layout.coordinate(self.rank(), axis)
+    }
+
+    /// How many ranks there are along an axis.
+    #[must_use]
+    pub fn size(&self, axis: Axis) -> usize {
+        self.layout.size(axis)
+    }
+
+    /// The communicator of the ranks that differ from this one along these axes only. It is made at the first call, which
+    /// all ranks of the world must make in the same order.
+    ///
+    /// # Errors
+    /// The ranks don't come together.
+    pub fn group(&self, axes: &[Axis]) -> Result<Arc<Communicator>> {
+        let named = self.layout.axes().iter().filter(|(axis, size)| *size > 1 && axes.contains(axis));
+        let axes: Vec<Axis> = named.map(|(axis, _)| *axis).collect();
+        let mut groups = self.groups.lock().expect("no panic while held");
+        if let Some(group) = groups.get(&axes) {
+            return Ok(group.clone());
+        }
+        let (color, key) = (self.layout.color(self.rank(), &axes), self.layout.place(self.rank(), &axes));
+        let names = || axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("+");
+        let made = self.world.split(Some(color as u64), key as i64);
+        let made = made.doing(|| format!("making the group along {}", names()))?;
+        let made = Arc::new(made.ok_or_else(|| Error::invalid("a split gave this rank no communicator"))?);
+        groups.insert(axes, made.clone());
+        Ok(made)
+    }
+}
+
+fn stays_on_a_host(world: &Communicator, layout: &Layout) -> Result<()> {
+    for rank in 0..world.size() {
+        let group = layout.group(rank, &[Axis::Tp]);
+        let first = group[0];
+        let Some(far) = group.iter().find(|other| world.peer(**other).host != world.peer(first).host) else { continue };
+        let (here, there) = (&world.peer(first).host, &world.peer(*far).host);
+        return Err(Error::invalid(format!(
+            "the layout {layout} puts ranks {first} ({here}) and {far} ({there}) into one tensor-parallel group: write tp \
+             last and no larger than a host, or allow it with MeshOptions::tensor_across_hosts"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_comm::ReduceOp;
+
+    #[test]
+    fn groups_are_made_once_and_sum_what_they_should() {
+        let comms = Communicator::in_process(8).unwrap();
+        let layout: Layout = "pp=2,dp=2,tp=2".parse().unwrap();
+        std::thread::scope(|scope| {
+            for comm in comms {
+                let layout = layout.clone();
+                scope.spawn(move || {
+                    let mesh = Mesh::new(comm, layout, MeshOptions::default()).unwrap();
+                    for axes in [&[Axis::Tp][..], &[Axis::Tp, Axis::Pp], &[Axis::Dp], &[Axis::Cp], &Axis::ALL] {
+                        let group = mesh.group(axes).unwrap();
+                        assert!(Arc::ptr_eq(&group, &mesh.group(axes).unwrap()));
+                        let want: u64 = mesh.layout().group(mesh.rank(), axes).iter().map(|rank| 1 << rank).sum();
+                        let mut got = [1u64 << mesh.rank()];
+                        group.all_reduce_in_place(&mut got, ReduceOp::Sum).unwrap();
+                        assert_eq!(got[0], want, "{axes:?}");
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_layout_must_fit() {
+        let comm = Communicator::in_process(1).unwrap().remove(0);
+        let error = Mesh::new(comm, "tp=2".parse().unwrap(), MeshOptions::default()).err().unwrap().to_string();
+        assert!(error.contains("tp=2") && error.contains("2 ranks"), "{error}");
+    }
+}

@@ -114,9 +114,8 @@ fn ends(schedule: &Schedule, lists: &[Vec<Lowered>]) -> Result<Ends, CheckError>
 fn transfers_in_place(schedule: &Schedule, lists: &[Vec<Lowered>], ends: &Ends) -> Result<(), CheckError> {
     for (rank, list) in (0..).zip(lists) {
         for (position, &lowered) in list.iter().enumerate() {
-            let error = |position: usize, fault| {
-                Err(CheckError { rank, position, action: list[position].to_string(), fault })
-            };
+            let error =
+                |position: usize, fault| Err(CheckError { rank, position, action: list[position].to_string(), fault });
             for action in lowered.actions() {
                 if let Some((_, transfer)) = incoming(schedule, action) {
                     match ends.recvs.get(&transfer) {

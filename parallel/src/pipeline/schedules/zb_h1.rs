@@ -40,7 +40,7 @@ fn write(s: Shape, rank: u32) -> Vec<Step> {
 
 /// The paper's (p - 1)(F + I - W): what 1F1B idles, less two weights' gradients for each rank.
 fn bubble(s: Shape, cost: &StageCost, _: f64) -> Option<f64> {
-    let is_even = cost.forward == cost.input && cost.input == cost.weight;
-    (is_even && s.n_micro_batches >= s.n_ranks)
+    let fills = cost.weight <= cost.forward.min(cost.input);
+    (fills && s.n_micro_batches >= s.n_ranks)
         .then(|| f64::from(s.n_ranks - 1) * (cost.forward + cost.input - cost.weight))
 }

@@ -18,7 +18,7 @@ pub(super) const ROW: Row = Row {
     placement: |_| Placement::V,
     write,
     bubble,
-    in_flight: |s, _| 2 * s.n_ranks.min(s.n_micro_batches),
+    in_flight: |s, rank| (2 * s.n_ranks - 1 - rank).min(s.n_micro_batches) + (rank + 1).min(s.n_micro_batches),
 };
 
 /// The rank's list while it is written: how many of each kind each of its two stages has had.
@@ -84,6 +84,6 @@ fn write(s: Shape, rank: u32) -> Vec<Step> {
 
 /// The skew alone.
 fn bubble(s: Shape, cost: &StageCost, _: f64) -> Option<f64> {
-    let is_even = cost.forward == cost.input && cost.input == cost.weight;
+    let is_even = cost.forward == cost.input && cost.weight <= cost.input;
     (is_even && s.n_micro_batches >= 2 * s.n_ranks - 1).then(|| f64::from(s.n_ranks - 1) * cost.forward)
 }

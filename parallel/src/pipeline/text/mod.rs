@@ -12,6 +12,8 @@
 //! micro-batches and stages as the table names, placed in a loop.
 
 mod parse;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use parse::parse;

@@ -29,9 +29,9 @@ pub fn parse(text: &str) -> Result<Schedule, ParseError> {
         return Err(end.error("expected a line of actions for each rank"));
     }
     let named = || ranks.iter().flatten().flat_map(|step: &Step| step.actions());
-    let n_micro_batches = header.n_micro_batches.unwrap_or_else(|| {
-        named().map(|action| action.micro_batch.saturating_add(1)).max().unwrap_or(1)
-    });
+    let n_micro_batches = header
+        .n_micro_batches
+        .unwrap_or_else(|| named().map(|action| action.micro_batch.saturating_add(1)).max().unwrap_or(1));
     let placement = header.placement.unwrap_or_else(|| {
         let n_stages = named().map(|action| action.stage.saturating_add(1)).max().unwrap_or(1);
         Placement::Loop { n_chunks: n_stages.div_ceil(ranks.len() as u32) }

@@ -71,10 +71,10 @@ fn places(schedule: &Schedule) -> Result<Places, CheckError> {
     for (rank, list) in (0..).zip(&schedule.ranks) {
         for (position, step) in list.iter().enumerate() {
             let error = |fault| Err(CheckError { rank, position, action: step.to_string(), fault });
-            if let Step::Both { forward, backward } = step {
-                if forward.kind != Kind::Forward || !backward.kind.makes_gradient() {
-                    return error(Fault::NotAPair);
-                }
+            if let Step::Both { forward, backward } = step
+                && (forward.kind != Kind::Forward || !backward.kind.makes_gradient())
+            {
+                return error(Fault::NotAPair);
             }
             for action in step.actions() {
                 if action.stage >= n_stages {

@@ -23,7 +23,7 @@ const fn colour(kind: Kind) -> &'static str {
 /// upper half.
 #[must_use]
 pub fn svg(price: &Price, title: &str) -> String {
-    let scale = WIDTH / price.makespan.max(f64::MIN_POSITIVE);
+    let scale = if price.makespan > 0.0 { WIDTH / price.makespan } else { 0.0 };
     let height = TOP + ROW * price.timelines.len() as f64 + 30.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" font-family=\"monospace\" font-size=\"11\">\n",

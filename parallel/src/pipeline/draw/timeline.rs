@@ -55,7 +55,8 @@ pub fn timeline(price: &Price, unit: f64) -> String {
             at = *end;
         }
         line += &idle.repeat(cell(price.makespan) - at);
-        text += &format!("{rank:digits$} | {}\n", line.trim_end());
+        text += format!("{rank:digits$} | {line}").trim_end();
+        text.push('\n');
     }
     text
 }

@@ -43,7 +43,7 @@ impl Partition {
                 Some(*sum)
             }))
             .collect();
-        let (heaviest, _) = best(&sums, n_stages, |stage, rest| f64::max(stage, rest));
+        let (heaviest, _) = best(&sums, n_stages, f64::max);
         let within = |stage: f64| if stage <= heaviest { stage * stage } else { f64::INFINITY };
         let (_, ends) = best(&sums, n_stages, |stage, rest| within(stage) + rest);
         let mut first = 0;

@@ -46,5 +46,6 @@ fn write(s: Shape, rank: u32) -> Vec<Step> {
 
 /// DeepSeek's (p/2 - 1)(F&B + B - 3W), where B is the whole backward.
 fn bubble(s: Shape, cost: &StageCost, pair: f64) -> Option<f64> {
-    Some(f64::from(s.n_ranks / 2 - 1) * (pair + cost.backward - 3.0 * cost.weight))
+    let bubble = f64::from(s.n_ranks / 2 - 1) * (pair + cost.backward - 3.0 * cost.weight);
+    (cost.forward == cost.input).then_some(bubble)
 }

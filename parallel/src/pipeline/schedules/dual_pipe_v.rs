@@ -35,5 +35,6 @@ fn write(s: Shape, rank: u32) -> Vec<Step> {
 
 /// DualPipe's, of as many stages and stages of half the size.
 fn bubble(s: Shape, cost: &StageCost, pair: f64) -> Option<f64> {
-    Some(f64::from(s.n_ranks - 1) * (pair + cost.backward - 3.0 * cost.weight))
+    let bubble = f64::from(s.n_ranks - 1) * (pair + cost.backward - 3.0 * cost.weight);
+    (cost.forward == cost.input).then_some(bubble)
 }

@@ -4,9 +4,9 @@
 //! weights' gradients are added up in the order in which one process would add them. (The paper draws them reversed.)
 //!
 //! ```text
-//! 0 | 0F0 0F1 0F2 .   .   .   .   0B0 === 0B1 === 0B2 ===
-//! 1 | .   1F0 1F1 1F2 .   1B0 === 1B1 === 1B2 === .   .
-//! 2 | .   .   2F0 2F1 2F2 2B0 === 2B1 === 2B2 === ...
+//! 0 | 0F0 0F1 0F2 .   .   .   .   .   .   0B0 === 0B1 === 0B2 ===
+//! 1 | .   1F0 1F1 1F2 .   .   .   1B0 === 1B1 === 1B2 === .   .
+//! 2 | .   .   2F0 2F1 2F2 2B0 === 2B1 === 2B2 === .   .   .   .
 //! ```
 
 use super::row::{Row, one_chunk};

@@ -39,6 +39,6 @@ fn write(s: Shape, rank: u32) -> Vec<Step> {
 
 /// The skew alone.
 fn bubble(s: Shape, cost: &StageCost, _: f64) -> Option<f64> {
-    let fills = cost.weight <= cost.forward.min(cost.input);
+    let fills = cost.weight <= cost.input && cost.input <= cost.forward;
     (fills && s.n_micro_batches >= 2 * s.n_ranks - 1).then(|| f64::from(s.n_ranks - 1) * cost.forward)
 }

@@ -29,6 +29,8 @@ pub mod lower;
 pub mod partition;
 mod placement;
 pub mod price;
+#[cfg(feature = "candle")]
+mod run;
 mod schedule;
 mod schedules;
 pub mod text;
@@ -38,5 +40,7 @@ pub use check::{Proof, check, prove};
 pub use cursor::ParseError;
 pub use lower::{Lowered, Payload, Transfer, lower};
 pub use placement::Placement;
+#[cfg(feature = "candle")]
+pub use run::{Pipeline, Report, Stage, Ties, Wire};
 pub use schedule::Schedule;
 pub use schedules::{Misfit, Row, SCHEDULES, Shape, schedule_row};

@@ -133,3 +133,22 @@ pub(crate) fn applies(
     let what = format!("{name} is {has} along {axis} and is applied to a value that is {needs}");
     Err(Error::Spread { what, place })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_comm::Communicator;
+
+    #[test]
+    fn positions_lie_where_they_should() {
+        for comm in Communicator::in_process(2).unwrap() {
+            let tp = TensorParallel { group: Group::of(comm, Axis::Tp), sequence: true };
+            let first = 3 * tp.rank();
+            assert_eq!(tp.positions_here(6).unwrap(), first..first + 3);
+            let error = tp.positions_here(5).unwrap_err().to_string();
+            assert!(error.contains("a sequence of 5 can't be cut into 2"), "{error}");
+            let whole = TensorParallel { sequence: false, ..tp };
+            assert_eq!(whole.positions_here(5).unwrap(), 0..5);
+        }
+    }
+}

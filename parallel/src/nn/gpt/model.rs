@@ -173,7 +173,9 @@ impl Gpt {
         Ok(Pass { rotation, attention, recompute, ..Pass::new(placement.clone(), &self.tp)? })
     }
 
+    #[track_caller]
     fn checked_tokens<'a>(&self, input: &'a Value, placement: &Placement) -> Result<&'a Tensor> {
+        self.tp.expect(input, Kind::Invariant, "a model's embedding", std::panic::Location::caller())?;
         let should = [placement.samples.len(), placement.positions.len()];
         if input.dims() != should {
             let is = input.dims();

@@ -12,12 +12,16 @@ mod error;
 mod group;
 pub mod mesh;
 #[cfg(feature = "candle")]
+pub mod nn;
+#[cfg(feature = "candle")]
 pub mod parameter;
 pub mod pipeline;
 #[cfg(feature = "candle")]
 pub mod random;
 #[cfg(feature = "candle")]
 pub mod state;
+#[cfg(feature = "candle")]
+pub mod tensor;
 #[cfg(feature = "candle")]
 pub mod value;
 

@@ -35,6 +35,16 @@ pub enum Error {
     /// Ranks that must hold the same don't.
     #[error("{0}")]
     Differs(String),
+    /// What all ranks must do together failed on another rank.
+    #[error("{what}: rank {rank}: {why}")]
+    Elsewhere {
+        /// What was being done.
+        what: String,
+        /// On which rank of the group.
+        rank: usize,
+        /// What it says.
+        why: String,
+    },
     /// Reading or writing a file failed.
     #[error("{doing}: {source}")]
     File {

@@ -6,7 +6,11 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "candle")]
+mod agreement;
+#[cfg(feature = "candle")]
 pub mod autograd;
+#[cfg(feature = "candle")]
+pub mod checkpoint;
 mod error;
 #[cfg(feature = "candle")]
 mod group;
@@ -14,14 +18,22 @@ pub mod mesh;
 #[cfg(feature = "candle")]
 pub mod nn;
 #[cfg(feature = "candle")]
+pub mod optimizer;
+#[cfg(feature = "candle")]
 pub mod parameter;
 pub mod pipeline;
 #[cfg(feature = "candle")]
+pub mod precision;
+#[cfg(feature = "candle")]
 pub mod random;
+#[cfg(feature = "candle")]
+pub mod samples;
 #[cfg(feature = "candle")]
 pub mod state;
 #[cfg(feature = "candle")]
 pub mod tensor;
+#[cfg(feature = "candle")]
+mod stretch;
 #[cfg(feature = "candle")]
 pub mod value;
 

@@ -1,0 +1,75 @@
+//! Brings stored elements to where they are wanted.
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+
+use crate::error::{Error, Result};
+use crate::state::Numbers;
+use crate::stretch::Stretch;
+
+/// A stretch in some file.
+pub(super) struct Found {
+    pub(super) file: usize,
+    pub(super) offset: u64,
+    pub(super) stretch: Stretch,
+}
+
+/// Reads all elements of a stretch that aren't padding to `target`, from `begin` on, from wherever they lie.
+///
+/// # Errors
+/// Some lie nowhere, or those of `read`.
+pub(super) fn fill(
+    wanted: &Stretch,
+    found: &[Found],
+    dtype: Dtype,
+    read: &mut dyn FnMut(usize, u64, &mut [u8]) -> Result<()>,
+    (target, begin): (&mut Numbers, usize),
+) -> Result<()> {
+    let size = dtype.bitsize() / 8;
+    let (mut bytes, mut filled) = (Vec::new(), Vec::new());
+    for found in found {
+        for run in wanted.shared(&found.stretch)? {
+            bytes.resize(run.len * size, 0);
+            let offset = found.offset + ((run.theirs - found.stretch.range.start) * size) as u64;
+            read(found.file, offset, &mut bytes)?;
+            decode(&bytes, dtype, target, begin + run.mine - wanted.range.start)?;
+            filled.push(run.mine..run.mine + run.len);
+        }
+    }
+    filled.sort_unstable_by_key(|range| range.start);
+    let (mut count, mut end) = (0, 0);
+    for range in filled {
+        count += range.end.max(end) - range.start.max(end);
+        end = end.max(range.end);
+    }
+    match wanted.real_len() - count {
+        0 => Ok(()),
+        missing => Err(Error::invalid(format!("{missing} elements of {:?} are nowhere", wanted.part.whole()))),
+    }
+}
+
+/// Writes numbers of any type to `target`, from `begin` on.
+fn decode(bytes: &[u8], dtype: Dtype, target: &mut Numbers, begin: usize) -> Result<()> {
+    fn put<const N: usize, F>(bytes: &[u8], target: &mut Numbers, begin: usize, number: impl Fn([u8; N]) -> F)
+    where
+        F: Into<f64>,
+    {
+        let numbers = bytes.chunks_exact(N).map(|bytes| number(bytes.try_into().expect("N bytes")).into());
+        match target {
+            Numbers::F32(target) => {
+                target[begin..].iter_mut().zip(numbers).for_each(|(target, number)| *target = number as f32);
+            }
+            Numbers::F64(target) => {
+                target[begin..].iter_mut().zip(numbers).for_each(|(target, number)| *target = number)
+            }
+        }
+    }
+    match dtype {
+        Dtype::F32 => put(bytes, target, begin, f32::from_le_bytes),
+        Dtype::F64 => put(bytes, target, begin, f64::from_le_bytes),
+        Dtype::F16 => put(bytes, target, begin, f16::from_le_bytes),
+        Dtype::BF16 => put(bytes, target, begin, bf16::from_le_bytes),
+        other => return Err(Error::invalid(format!("numbers of {other:?} can't be trained"))),
+    }
+    Ok(())
+}

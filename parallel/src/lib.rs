@@ -7,6 +7,8 @@
 
 #[cfg(feature = "candle")]
 pub mod autograd;
+#[cfg(feature = "candle")]
+pub mod data;
 mod error;
 #[cfg(feature = "candle")]
 mod group;
@@ -16,6 +18,8 @@ pub mod parameter;
 pub mod pipeline;
 #[cfg(feature = "candle")]
 pub mod random;
+#[cfg(feature = "candle")]
+pub mod sharded;
 #[cfg(feature = "candle")]
 pub mod state;
 #[cfg(feature = "candle")]

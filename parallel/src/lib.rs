@@ -11,6 +11,8 @@ mod agreement;
 pub mod autograd;
 #[cfg(feature = "candle")]
 pub mod checkpoint;
+#[cfg(feature = "candle")]
+pub mod data;
 mod error;
 #[cfg(feature = "candle")]
 mod group;
@@ -29,11 +31,15 @@ pub mod random;
 #[cfg(feature = "candle")]
 pub mod samples;
 #[cfg(feature = "candle")]
+pub mod sharded;
+#[cfg(feature = "candle")]
 pub mod state;
+#[cfg(feature = "candle")]
+mod stretch;
 #[cfg(feature = "candle")]
 pub mod tensor;
 #[cfg(feature = "candle")]
-mod stretch;
+pub mod train;
 #[cfg(feature = "candle")]
 pub mod value;
 

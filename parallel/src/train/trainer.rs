@@ -81,7 +81,9 @@ impl Trainer {
         for axis in [Axis::Cp, Axis::Ep, Axis::Sp] {
             if mesh.size(axis) > 1 {
                 let layout = mesh.layout();
-                return Err(Error::invalid(format!("the layout {layout} has ranks along {axis}, which this model doesn't use")));
+                return Err(Error::invalid(format!(
+                    "the layout {layout} has ranks along {axis}, which this model doesn't use"
+                )));
             }
         }
         let tp = TensorParallel { group: Group::along(&mesh, &[Axis::Tp])?, sequence: options.sequence };
@@ -100,7 +102,9 @@ impl Trainer {
         let (ties, kept) = Ties::agree(&pipeline_group, &plan, &stages.parameters)?;
         let state: Arc<dyn State> = match &options.state {
             StateOptions::Replicated(options) => Arc::new(Replicated::new(kept, &mesh, options.clone())?),
-            StateOptions::Sharded(options) => Arc::new(Sharded::new(units_by(&kept, layer_of), &mesh, options.clone())?),
+            StateOptions::Sharded(options) => {
+                Arc::new(Sharded::new(units_by(&kept, layer_of), &mesh, options.clone())?)
+            }
         };
         ties.publish()?;
         let ownership = Ownership::agree(&mesh, state.as_ref())?;

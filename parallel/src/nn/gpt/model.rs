@@ -8,7 +8,6 @@ use candle_core::{DType, Tensor};
 use super::{GptConfig, HeadKind, PositionKind};
 use crate::autograd::recompute;
 use crate::error::{Error, Result};
-use crate::mesh::Axis;
 use crate::nn::{Attention, Block, CausalAttention, Dropout, Norm, Pass, Placement, PositionEmbedding};
 use crate::nn::{Recompute, Rotation};
 use crate::parameter::{Builder, Parameter};
@@ -24,12 +23,6 @@ pub struct Stage {
     pub has_embedding: bool,
     /// Whether it ends with the last norm and the head.
     pub has_head: bool,
-}
-
-impl Stage {
-    fn is_whole(&self) -> bool {
-        self.has_embedding && self.has_head
-    }
 }
 
 /// A decoder-only transformer, or a stage of one.
@@ -70,8 +63,8 @@ impl Gpt {
 
     /// Some layers of a model, with or without what comes before and after all layers.
     ///
-    /// A stage that has the head but not the embedding to which it is tied has a copy of the embedding, of the same name. Both
-    /// are replicated along `pp`: their gradients are to be added.
+    /// A stage that has the head but not the embedding to which it is tied takes the one of an earlier stage that was made at the
+    /// same builder, or makes a copy of the same name: [`Ties`](crate::pipeline::Ties) bring copies together.
     ///
     /// # Errors
     /// The sizes don't fit together or can't be cut, there are no such layers, or there are such parameters.
@@ -82,17 +75,18 @@ impl Gpt {
         }
         let model = builder.at("model");
         let table = || {
-            let kind =
-                if config.head == HeadKind::Tied && !stage.is_whole() { Kind::Replicated } else { Kind::Invariant };
-            let (shape, spread) = ([config.vocabulary, config.width], Spread::invariant().with(Axis::Pp, kind));
-            Embedding::new(&model.at("embed_tokens"), shape, spread, config.init(), tp)
+            let shape = [config.vocabulary, config.width];
+            Embedding::new(&model.at("embed_tokens"), shape, Spread::invariant(), config.init(), tp)
         };
         let embedding = stage.has_embedding.then(|| Tokens::new(&config, table()?, &model, tp)).transpose()?;
         let block = |layer| Block::new(&config, &model.at("layers").at(layer), tp).map(Arc::new);
         let blocks = stage.layers.clone().map(block).collect::<Result<_>>()?;
         let tied = || match &embedding {
             Some(tokens) => Ok(tokens.table.weight().clone()),
-            None => table().map(|table| table.weight().clone()),
+            None => match model.at("embed_tokens").made("weight") {
+                Some(weight) => Ok(weight),
+                None => table().map(|table| table.weight().clone()),
+            },
         };
         let head = stage.has_head.then(|| Head::new(&config, tied, builder, tp)).transpose()?;
         let (attention, recompute) = (Arc::new(CausalAttention), Recompute::Nothing);

@@ -10,7 +10,8 @@
 //! use paceline_parallel::pipeline::price::Costs;
 //!
 //! let schedule = schedule_row("one_f_one_b").unwrap().schedule(Shape::new(4, 8))?;
-//! assert_eq!(schedule.ranks[2][..4].iter().map(|step| step.to_string()).collect::<Vec<_>>(), ["2F0", "2F1", "2B0", "2F2"]);
+//! let first: Vec<String> = schedule.ranks[2][..4].iter().map(|step| step.to_string()).collect();
+//! assert_eq!(first, ["2F0", "2F1", "2B0", "2F2"]);
 //! assert_eq!(prove(&schedule)?.n_transfers, 2 * 3 * 8);
 //!
 //! let price = price::price(&schedule, &Costs::even(schedule.n_stages()))?;

@@ -21,8 +21,8 @@ pub enum Semantics {
 pub struct Proof {
     /// How many transfers there are between ranks.
     pub n_transfers: usize,
-    /// Whether between any two ranks, in each direction, receives have the order of sends: then channels that keep their
-    /// order need no tags.
+    /// Whether between any two ranks, in each direction, receives have the order of sends: then channels that keep
+    /// their order need no tags.
     pub in_order: bool,
 }
 

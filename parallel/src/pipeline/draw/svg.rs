@@ -26,7 +26,8 @@ pub fn svg(price: &Price, title: &str) -> String {
     let scale = if price.makespan > 0.0 { WIDTH / price.makespan } else { 0.0 };
     let height = TOP + ROW * price.timelines.len() as f64 + 30.0;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" font-family=\"monospace\" font-size=\"11\">\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" \
+         font-family=\"monospace\" font-size=\"11\">\n",
         LEFT + WIDTH + 10.0
     );
     text(&mut out, 10.0, 16.0, &escape(title));

@@ -28,7 +28,11 @@ fn the_documentation_shows_what_is_drawn() {
 
 #[test]
 fn cells_are_as_wide_as_names_need() {
-    let schedule = crate::pipeline::text::parse("placement v\n0F0, 0F1, 3F0, 0F2+3B0, 0B0, 3F1, 3B1, 3F2, 3B2, 0B1, 0B2\n1F0, 2F0, 1F1, 2F1, 2B0, 1B0, 2B1, 1B1, 1F2, 2F2, 2B2, 1B2").unwrap();
+    let schedule = crate::pipeline::text::parse(
+        "placement v\n0F0, 0F1, 3F0, 0F2+3B0, 0B0, 3F1, 3B1, 3F2, 3B2, 0B1, 0B2\n\
+         1F0, 2F0, 1F1, 2F1, 2B0, 1B0, 2B1, 1B1, 1F2, 2F2, 2B2, 1B2",
+    )
+    .unwrap();
     assert_eq!(schedule.placement, Placement::V);
     let costs = Costs { overlap: Overlap::Time(2.0), ..Costs::even(4) };
     let drawing = timeline(&price(&schedule, &costs).unwrap(), 1.0);

@@ -2,8 +2,8 @@
 //!
 //! A transfer follows what makes it on the sender's list. On the receiver's, it stands behind what that rank has begun
 //! by then, if all costs are equal. So there is one order of all computations and transfers in which every rank's list
-//! appears as it is, and in which each transfer is one event of both its ranks. Hence no rank waits for ever, even where
-//! a send waits for its receive; [`verify`](super::check::verify) runs it, too.
+//! appears as it is, and in which each transfer is one event of both its ranks. Hence no rank waits for ever, even
+//! where a send waits for its receive; [`verify`](super::check::verify) runs it, too.
 //!
 //! Stages on one rank hand over without a transfer: `0F3` leaves its activation where `1F3` finds it.
 

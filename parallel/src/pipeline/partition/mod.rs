@@ -1,7 +1,7 @@
 //! Which layers each stage holds.
 //!
-//! Four ways to say it: as evenly as the number of layers allows ([`Partition::even`]), by a list ([`Partition::listed`]),
-//! by weights ([`Partition::weighed`]), and drawn as a text ([`Partition::drawn`]).
+//! Four ways to say it: as evenly as the number of layers allows ([`Partition::even`]), by a list
+//! ([`Partition::listed`]), by weights ([`Partition::weighed`]), and drawn as a text ([`Partition::drawn`]).
 
 mod drawn;
 #[cfg(test)]
@@ -67,8 +67,8 @@ pub enum PartitionError {
 }
 
 impl Partition {
-    /// As even as the number of layers allows; where it doesn't divide, earlier stages have one more. The embedding is on
-    /// the first stage, the loss on the last.
+    /// As even as the number of layers allows; where it doesn't divide, earlier stages have one more. The embedding is
+    /// on the first stage, the loss on the last.
     ///
     /// # Errors
     ///

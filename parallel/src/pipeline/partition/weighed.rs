@@ -14,8 +14,8 @@ pub struct Weights {
 }
 
 impl Partition {
-    /// The division into stages of neighbouring layers whose heaviest stage is lightest; of those, the one with the least
-    /// sum of squares. The embedding and the head may be a stage of their own.
+    /// The division into stages of neighbouring layers whose heaviest stage is lightest; of those, the one with the
+    /// least sum of squares. The embedding and the head may be a stage of their own.
     ///
     /// Takes time proportional to the number of stages and the square of that of layers.
     ///
@@ -56,8 +56,8 @@ impl Partition {
     }
 }
 
-/// The cheapest way to cut into `n_stages` runs, none empty: its cost, and where each run ends. `sums` are the weights of
-/// the first 0, 1, ... items; `cost` joins a stage's weight and the cost of the stages before it.
+/// The cheapest way to cut into `n_stages` runs, none empty: its cost, and where each run ends. `sums` are the weights
+/// of the first 0, 1, ... items; `cost` joins a stage's weight and the cost of the stages before it.
 fn best(sums: &[f64], n_stages: usize, cost: impl Fn(f64, f64) -> f64) -> (f64, Vec<usize>) {
     let n = sums.len() - 1;
     // Of the stages so far, by how many items they hold: the cost, and where the last of them begins.

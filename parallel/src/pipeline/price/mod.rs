@@ -39,7 +39,8 @@ pub struct RankPrice {
     /// From the start of its first step to the end of its last.
     pub span: f64,
     /// The most activations that it holds, each of one stage for one micro-batch. One is held from the start of its
-    /// forward to the end of its whole backward or of its weights' gradient. Multiply by how much of the model a stage is.
+    /// forward to the end of its whole backward or of its weights' gradient. Multiply by how much of the model a stage
+    /// is.
     pub in_flight: u32,
 }
 

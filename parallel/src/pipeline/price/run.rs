@@ -73,8 +73,8 @@ impl Done<'_> {
     }
 }
 
-/// When each rank does what. The stages and micro-batches of the schedule must be in range, and there must be a cost for
-/// every stage.
+/// When each rank does what. The stages and micro-batches of the schedule must be in range, and there must be a cost
+/// for every stage.
 pub(crate) fn run(schedule: &Schedule, costs: &Costs) -> Result<Vec<Vec<Timed>>, Stuck> {
     let cells = schedule.n_stages() as usize * schedule.n_micro_batches as usize;
     let mut done = Done { schedule, send: costs.send, forward: vec![None; cells], gradient: vec![None; cells] };

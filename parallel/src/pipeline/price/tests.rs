@@ -76,6 +76,16 @@ fn zero_bubbles_are_as_small_as_the_paper_says() {
 }
 
 #[test]
+fn no_rank_idles_between_its_first_action_and_its_last() {
+    for name in ["zb_h2", "zbv"] {
+        for (p, m) in (1..=8).flat_map(|p| (2 * p - 1..=32).map(move |m| (p, m))) {
+            let (price, _) = priced(name, Shape::new(p, m));
+            assert!(price.ranks.iter().all(|rank| rank.span == rank.busy), "{name} {p} {m}");
+        }
+    }
+}
+
+#[test]
 fn dual_pipe_idles_as_deepseek_says() {
     for (p, m, pair, bubble) in [
         (8, 32, 3.0, 6.0),
@@ -86,7 +96,8 @@ fn dual_pipe_idles_as_deepseek_says() {
         (16, 64, 2.0, 7.0),
     ] {
         let costs = |n_stages| Costs { overlap: Overlap::Time(pair), ..Costs::even(n_stages) };
-        // The two ranks where the directions meet have the most pairs and idle longest; others make up for it by being busy.
+        // The two ranks where the directions meet have the most pairs and idle longest; others make up for it by being
+        // busy.
         let schedule = schedule_row("dual_pipe").unwrap().schedule(Shape::new(p, m)).unwrap();
         let price_of = price(&schedule, &costs(schedule.n_stages())).unwrap();
         assert_eq!(most_idle(&price_of), bubble, "p = {p}, pair = {pair}");

@@ -1,4 +1,5 @@
-//! DualPipe: two copies of the model, mirrored, and micro-batches from both ends, so that forwards and backwards overlap.
+//! DualPipe: two copies of the model, mirrored, and micro-batches from both ends, so that forwards and backwards
+//! overlap.
 //!
 //! A forward of one direction and a backward of the other are one step, in which one's transfers (of experts' tokens)
 //! hide behind the other's arithmetic. It takes twice the parameters. Micro-batches `0..m/2` run down the ranks, the

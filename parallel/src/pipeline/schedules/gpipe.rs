@@ -1,7 +1,8 @@
 //! GPipe: all forwards, then all backwards.
 //!
-//! Simple, and every activation lives until the end of the forwards. Backwards run in the order of the forwards, so that
-//! weights' gradients are added up in the order in which one process would add them. (The paper draws them reversed.)
+//! Simple, and every activation lives until the end of the forwards. Backwards run in the order of the forwards, so
+//! that weights' gradients are added up in the order in which one process would add them. (The paper draws them
+//! reversed.)
 //!
 //! ```text
 //! 0 | 0F0 0F1 0F2 .   .   .   .   .   .   0B0 === 0B1 === 0B2 ===

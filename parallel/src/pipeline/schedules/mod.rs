@@ -1,7 +1,7 @@
 //! The schedules: one file each, and one table.
 //!
-//! A row names a function that writes one rank's list. The check, the proof, the price, the drawing and the tests follow
-//! from the row. To add a schedule, add a file and a row.
+//! A row names a function that writes one rank's list. The check, the proof, the price, the drawing and the tests
+//! follow from the row. To add a schedule, add a file and a row.
 
 mod dual_pipe;
 mod dual_pipe_v;

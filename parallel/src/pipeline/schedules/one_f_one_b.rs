@@ -1,4 +1,5 @@
-//! 1F1B: a backward as soon as there is one, so that rank r holds p - r activations, however many micro-batches there are.
+//! 1F1B: a backward as soon as there is one, so that rank r holds p - r activations, however many micro-batches there
+//! are.
 //!
 //! As slow as GPipe, and bounded in memory.
 

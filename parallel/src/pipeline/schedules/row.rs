@@ -23,8 +23,8 @@ pub struct Row {
     pub placement: fn(Shape) -> Placement,
     /// Writes the list of one rank.
     pub write: fn(Shape, u32) -> Vec<Step>,
-    /// How long the rank that idles most is idle in one step, in the unit of the costs of *one* stage; the last argument
-    /// is the time of an overlapped pair. `None` where no closed form is known to be exact.
+    /// How long the rank that idles most is idle in one step, in the unit of the costs of *one* stage; the last
+    /// argument is the time of an overlapped pair. `None` where no closed form is known to be exact.
     pub bubble: fn(Shape, &StageCost, f64) -> Option<f64>,
     /// The most activations that a rank holds, in activations of one stage for one micro-batch.
     pub in_flight: fn(Shape, u32) -> u32,

@@ -12,7 +12,8 @@ pub struct Shape {
     /// How many stages a rank holds one behind the other. 1 unless the schedule is `interleaved`; V-shaped and mirrored
     /// schedules fix it themselves.
     pub n_chunks: u32,
-    /// How many micro-batches `interleaved` takes through a stage before it turns to the rank's next. Others don't read it.
+    /// How many micro-batches `interleaved` takes through a stage before it turns to the rank's next. Others don't read
+    /// it.
     pub group: u32,
 }
 

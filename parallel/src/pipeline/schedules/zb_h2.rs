@@ -1,5 +1,5 @@
-//! ZB-H2: as ZB-H1 with twice the forwards before the first backward, so that no rank is idle between its first action and
-//! its last.
+//! ZB-H2: as ZB-H1 with twice the forwards before the first backward, so that no rank is idle between its first action
+//! and its last.
 //!
 //! It takes 2p - 1 activations on every rank. What is left of the bubble is the skew: rank r begins r forwards late and
 //! ends r late. It is paid once in a training, not once in a step, if the optimizer doesn't hold all ranks back.

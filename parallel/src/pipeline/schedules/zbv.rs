@@ -1,7 +1,8 @@
 //! ZB-V: no idling between a rank's first action and its last, at the memory of 1F1B.
 //!
 //! Every rank holds two stages of half the size, placed down the ranks and back up. The last stage is on rank 0, so the
-//! first backward begins where the first forward did, and activations of the second half are freed soon: each rank holds
+//! first backward begins where the first forward did, and activations of the second half are freed soon: each rank
+//! holds
 //! 2p of half a stage's.
 
 use super::row::Row;

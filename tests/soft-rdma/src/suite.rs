@@ -20,7 +20,7 @@ const fn suite(name: &'static str, words: &'static str, limit_s: u32) -> Suite {
 }
 
 /// All of them, in their order.
-pub const SUITES: [Suite; 9] = [
+pub const SUITES: [Suite; 10] = [
     Suite { is_planted: true, ..suite("planted", "verbs a_planted_failure", 10) },
     suite("links", "links", 60),
     suite("collectives", "processes every_collective", 60),
@@ -31,9 +31,10 @@ pub const SUITES: [Suite; 9] = [
     ),
     suite("fork", "processes a_fork", 30),
     suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 60),
-    suite("machine", "verbs an_interface a_tiny", 60),
-    suite("memory", "verbs a_message_between", 30),
+    suite("machine", "verbs interface::an_interface locked::", 60),
+    suite("memory", "verbs placed::", 30),
     suite("tools", "verbs the_tools", 60),
+    suite("ports", "verbs ports:: switches:: removal:: interface::a_late", 90),
 ];
 
 /// The tests of `paceline-tests` that the suites are of.

@@ -153,8 +153,8 @@ impl Optimizer {
 }
 
 /// Whether any rank computed a gradient of what a segment holds.
-fn has_gradient(_segment: &Segment) -> bool {
-    true
+fn has_gradient(segment: &Segment) -> bool {
+    segment.has_gradient
 }
 
 fn check(step: &Step) -> Result<()> {

@@ -253,9 +253,10 @@ mod tests {
             let tp = TensorParallel { group: Group::of(comm, Axis::Tp), sequence: false };
             let logits = Tensor::zeros((1, 1, 4), DType::F64, &Device::Cpu).unwrap();
             let target = Tensor::new(&[[3i64]], &Device::Cpu).unwrap();
-            let kinds = [Kind::Invariant, Kind::Replicated, Kind::Partial, Kind::Varying];
-            for kind in kinds {
-                let value = Value::new(logits.clone(), Spread::invariant().with(Axis::Tp, kind));
+            use Kind::{Invariant, Partial, Replicated, Varying};
+            for (kind, width) in [(Invariant, 4), (Replicated, 4), (Varying, 4), (Invariant, 2), (Partial, 2)] {
+                let logits = logits.narrow(2, 0, width).unwrap();
+                let value = Value::new(logits, Spread::invariant().with(Axis::Tp, kind));
                 let error = cross_entropy(&tp, &value, &target, CrossEntropyOptions::new(4)).unwrap_err();
                 assert!(matches!(error, Error::Spread { .. }), "{kind:?}: {error}");
             }

@@ -40,6 +40,19 @@ pub fn tokens(samples: std::ops::Range<u64>, len: usize, vocabulary: usize) -> (
     (all(&token), all(&next))
 }
 
+/// Moves parameters a little, the same for a logical element: a bias that is zero hides where it is added.
+pub fn stir(parameters: &[Parameter]) {
+    for parameter in parameters {
+        let stream = Stream::new(6, parameter.name());
+        let by = |index: Option<u64>| index.map_or(0.0, |index| 0.05 * stream.normal(index));
+        let by: Vec<f64> = parameter.part().indices().map(by).collect();
+        let by = Tensor::from_vec(by, parameter.part().shape(), &Device::Cpu).expect("as many as the part has");
+        let by = by.to_dtype(parameter.dtype()).expect("a type of numbers");
+        let moved = (parameter.value().expect("it is here") + by).expect("the same shape");
+        parameter.set(&moved).expect("the same shape");
+    }
+}
+
 /// A parameter's gradient on one rank.
 #[derive(Clone, Debug)]
 pub struct Local {

@@ -12,7 +12,7 @@ use paceline_parallel::tensor::TensorParallel;
 use paceline_parallel::value::Value;
 use paceline_parallel::{Group, Result};
 
-use crate::common::{Local, gradients, logical, ranks, tokens};
+use crate::common::{Local, gradients, logical, ranks, stir, tokens};
 
 pub const LEN: usize = 16;
 pub const MICRO_BATCHES: u64 = 2;
@@ -81,7 +81,9 @@ impl Model {
         let tp = TensorParallel { group: Group::of(comm, Axis::Tp), sequence: layout.sequence };
         let builder = Builder::new(ParameterOptions { seed: 1, dtype: layout.dtype });
         let gpt = Gpt::new(config.clone(), &builder, &tp).unwrap().with_recompute(layout.recompute);
-        Model { gpt, tp, parameters: builder.parameters() }
+        let parameters = builder.parameters();
+        stir(&parameters);
+        Model { gpt, tp, parameters }
     }
 
     /// The loss of a micro-batch, and how many tokens have a target.

@@ -12,7 +12,7 @@ use paceline_parallel::parameter::{Builder, ParameterOptions};
 use paceline_parallel::tensor::TensorParallel;
 use paceline_parallel::value::{Kind, Value};
 
-use crate::common::{Local, assert_close, gradients, logical, ranks, tokens};
+use crate::common::{Local, assert_close, gradients, logical, ranks, stir, tokens};
 use crate::model::{BATCH, LEN, MICRO_BATCHES, gpt2, layout, llama, run};
 
 /// Each stage's gradients, and the loss.
@@ -27,7 +27,9 @@ fn staged(config: &GptConfig, sequence: bool, comm: Communicator) -> (f64, Vec<B
         .iter()
         .map(|stage| {
             let builder = Builder::new(ParameterOptions { seed: 1, dtype: DType::F64 });
-            (Gpt::stage(config.clone(), stage, &builder, &tp).unwrap(), builder)
+            let gpt = Gpt::stage(config.clone(), stage, &builder, &tp).unwrap();
+            stir(&builder.parameters());
+            (gpt, builder)
         })
         .collect();
     let mut sum = 0.0;

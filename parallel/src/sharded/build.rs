@@ -110,7 +110,7 @@ pub(super) fn build(units: Vec<Vec<Parameter>>, mesh: &Mesh, options: ShardedOpt
         completions: 0,
         is_first_step: true,
         flights: VecDeque::new(),
-        predictor: Predictor::new(),
+        predictor: Predictor::default(),
         log: Log::default(),
         role: Role::Alike,
         store,

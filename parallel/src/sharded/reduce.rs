@@ -214,6 +214,7 @@ impl Keep {
         (inside.rounds, inside.completions) = (0, 0);
         (inside.is_last, inside.is_finished) = (false, false);
         inside.log.clear();
+        inside.predictor.begin();
         inside.role = Role::Alike;
     }
 }

@@ -522,7 +522,12 @@ fn power_sgd_gets_better_from_step_to_step() {
         let group = Group::along(&mesh, &[Axis::Tp]).unwrap();
         let state = matrices(&mesh, DType::F64, ReplicatedOptions::default());
         let mut segments = Vec::new();
-        state.visit(&mut |shard| Ok(segments.extend(shard.segments.clone()))).unwrap();
+        state
+            .visit(&mut |shard| {
+                segments.extend(shard.segments.clone());
+                Ok(())
+            })
+            .unwrap();
         segments.retain(|segment| segment.parameter.name() == "matrix");
         segments[0].range = 0..120;
         let diagonal: Vec<f64> =

@@ -9,32 +9,42 @@ use paceline_comm::Collective;
 
 use super::keeper::{Inside, Keep};
 use super::options::Stage;
+use super::predict::Turn;
 use crate::data::Progress;
 use crate::error::{Doing, Error, Result};
 
-/// A collective that was started.
+/// Something that all ranks do in the same order as others of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// Of a unit's values.
+    /// A collective of a unit's values.
     Gather(usize),
-    /// Of a unit's gradients.
+    /// A collective of a unit's gradients.
     Reduce(usize),
+    /// A unit's turn in a pass: from it all ranks must guess alike what comes next.
+    Turn(Turn),
 }
 
 const END: u64 = u64::MAX;
 const REDUCE: u64 = 1 << 32;
+const TURN: u64 = 2 << 32;
+const LAST: u64 = 4 << 32;
 
 impl Event {
     fn code(self) -> u64 {
         match self {
             Event::Gather(unit) => unit as u64,
             Event::Reduce(unit) => REDUCE | unit as u64,
+            Event::Turn(Turn { unit, is_last }) => TURN | unit as u64 | if is_last { LAST } else { 0 },
         }
     }
 
     fn of(code: u64) -> Event {
         let unit = (code & (REDUCE - 1)) as usize;
-        if code & REDUCE == 0 { Event::Gather(unit) } else { Event::Reduce(unit) }
+        match code & !(REDUCE - 1) {
+            REDUCE => Event::Reduce(unit),
+            0 => Event::Gather(unit),
+            kind => Event::Turn(Turn { unit, is_last: kind & LAST != 0 }),
+        }
     }
 }
 
@@ -54,11 +64,12 @@ impl Role {
     }
 }
 
-/// The units of the collectives of a step. Each kind has a communicator of its own: between kinds, the order may differ.
+/// The units of a step's events. Each kind of collective has a communicator of its own: between kinds, the order may differ.
 #[derive(Default)]
 pub(super) struct Log {
     gathers: Vec<usize>,
     reduces: Vec<usize>,
+    turns: Vec<usize>,
 }
 
 impl Log {
@@ -66,15 +77,17 @@ impl Log {
         match event {
             Event::Gather(unit) => self.gathers.push(unit),
             Event::Reduce(unit) => self.reduces.push(unit),
+            Event::Turn(turn) => self.turns.push(turn.unit),
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.gathers.clear();
         self.reduces.clear();
+        self.turns.clear();
     }
 
-    /// Two numbers that differ where the logs do.
+    /// Two numbers that differ where the collectives do.
     fn digest(&self) -> [u64; 2] {
         let mix = |digest: u64, unit: &usize| (digest ^ *unit as u64).wrapping_mul(0x0100_0000_01b3);
         [&self.gathers, &self.reduces].map(|units| units.iter().fold(0xcbf2_9ce4_8422_2325 ^ units.len() as u64, mix))
@@ -143,6 +156,7 @@ impl Keep {
         let (unit, told, own) = match event {
             Event::Gather(unit) => (unit, told.gathers.len(), &inside.log.gathers),
             Event::Reduce(unit) => (unit, told.reduces.len(), &inside.log.reduces),
+            Event::Turn(turn) => (turn.unit, told.turns.len(), &inside.log.turns),
         };
         match own.get(told - 1) {
             Some(mine) if *mine == unit => return Ok(()),
@@ -156,6 +170,10 @@ impl Keep {
                 started.wait(|| format!("gathering the values of unit {unit} for other ranks")).map(drop)
             }
             Event::Reduce(unit) => self.send(inside, unit),
+            Event::Turn(turn) => {
+                inside.predictor.observe(turn);
+                Ok(())
+            }
         }
     }
 

@@ -130,7 +130,8 @@ impl Keeper for Keep {
         let unit = &mut inside.units[place];
         unit.is_done = unit.is_idle();
         let sends_each = self.options.sends_each_micro_batch();
-        if !sends_each && !inside.is_last {
+        // A follower that sent whole sums in its own last micro-batch would wait for ranks that wait for its values.
+        if !sends_each && (!inside.is_last || inside.role.follows()) {
             return Ok(());
         }
         inside.completions += 1;

@@ -5,38 +5,46 @@
 
 use std::collections::BTreeMap;
 
-const NONE: usize = usize::MAX;
+/// A unit's turn in a pass.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Turn {
+    pub(super) unit: usize,
+    /// Whether it is in the step's last micro-batch, after which nothing follows.
+    pub(super) is_last: bool,
+}
 
+#[derive(Default)]
 pub(super) struct Predictor {
-    followers: BTreeMap<(usize, usize), usize>,
-    before: usize,
-    now: usize,
+    followers: BTreeMap<(Option<Turn>, Option<Turn>), usize>,
+    before: Option<Turn>,
+    now: Option<Turn>,
 }
 
 impl Predictor {
-    pub(super) fn new() -> Predictor {
-        Predictor { followers: BTreeMap::new(), before: NONE, now: NONE }
-    }
-
-    /// The unit that is needed now, if any has been.
+    /// The unit whose turn it is.
     pub(super) fn now(&self) -> Option<usize> {
-        (self.now != NONE).then_some(self.now)
+        self.now.map(|turn| turn.unit)
     }
 
-    /// A unit is needed.
-    pub(super) fn observe(&mut self, unit: usize) {
-        self.followers.insert((self.before, self.now), unit);
-        (self.before, self.now) = (self.now, unit);
+    /// It is a unit's turn.
+    pub(super) fn observe(&mut self, turn: Turn) {
+        self.followers.insert((self.before, self.now), turn.unit);
+        (self.before, self.now) = (self.now, Some(turn));
     }
 
-    /// The units that will be needed next, at most `count` and none of them twice.
+    /// A step begins: what its first turns follow isn't the last step's end.
+    pub(super) fn begin(&mut self) {
+        (self.before, self.now) = (None, None);
+    }
+
+    /// The units whose turns come next, at most `count` and none of them twice.
     pub(super) fn ahead(&self, count: usize) -> Vec<usize> {
         let (mut before, mut now, mut ahead) = (self.before, self.now, Vec::new());
         while ahead.len() < count {
             match self.followers.get(&(before, now)) {
-                Some(next) if *next != self.now && !ahead.contains(next) => {
+                Some(next) if Some(*next) != self.now() && !ahead.contains(next) => {
                     ahead.push(*next);
-                    (before, now) = (now, *next);
+                    (before, now) = (now, now.map(|turn| Turn { unit: *next, ..turn }));
                 }
                 _ => break,
             }
@@ -49,17 +57,22 @@ impl Predictor {
 mod tests {
     use super::*;
 
+    /// Two micro-batches of four units: in the second step each turn is known, and that nothing follows the last one.
     #[test]
-    fn the_second_pass_is_known() {
-        let pass = [0, 1, 2, 3, 2, 1, 0];
-        let mut predictor = Predictor::new();
-        pass.iter().for_each(|unit| predictor.observe(*unit));
-        for (place, unit) in pass.iter().enumerate() {
-            predictor.observe(*unit);
-            let next: Vec<usize> = pass.get(place + 1).copied().into_iter().collect();
-            assert_eq!((predictor.now(), predictor.ahead(1)), (Some(*unit), next), "at {place}");
+    fn the_second_step_is_known() {
+        let pass = [0, 1, 2, 3, 2, 1];
+        let step: Vec<Turn> =
+            [false, true].into_iter().flat_map(|is_last| pass.map(|unit| Turn { unit, is_last })).collect();
+        let mut predictor = Predictor::default();
+        step.iter().for_each(|turn| predictor.observe(*turn));
+        predictor.begin();
+        for (place, turn) in step.iter().enumerate() {
+            predictor.observe(*turn);
+            let next: Vec<usize> = step.get(place + 1).map(|turn| turn.unit).into_iter().collect();
+            assert_eq!((predictor.now(), predictor.ahead(1)), (Some(turn.unit), next), "at {place}");
         }
-        predictor.observe(0);
+        predictor.begin();
+        predictor.observe(step[0]);
         assert_eq!(predictor.ahead(2), [1, 2]);
         assert_eq!(predictor.ahead(9), [1, 2, 3]);
     }

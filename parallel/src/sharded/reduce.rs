@@ -29,7 +29,8 @@ impl Keep {
                 let mut later = inside.order[inside.next + 1..].iter().map(|later| &inside.units[*later]);
                 later.any(|later| later.was_used() && later.is_complete())
             };
-            if !unit.is_complete() && !(unit.is_idle() && a_later_is()) {
+            let may_leave = unit.is_complete() || (unit.is_idle() && a_later_is());
+            if !may_leave {
                 return Ok(());
             }
             inside.overlap.started_early += 1;
@@ -214,6 +215,7 @@ impl Keep {
         (inside.rounds, inside.completions) = (0, 0);
         (inside.is_last, inside.is_finished) = (false, false);
         inside.log.clear();
+        inside.predictor.begin();
         inside.role = Role::Alike;
     }
 }

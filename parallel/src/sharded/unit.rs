@@ -84,7 +84,7 @@ pub(super) struct Unit {
     pub(super) seen: Vec<Seen>,
     /// When a gradient was last complete, as a number that grows.
     pub(super) last: u64,
-    /// Whether its gradients were complete since its values were last asked for in a forward pass.
+    /// Whether its gradients have been complete since its values were last asked for in a forward pass.
     pub(super) is_done: bool,
     /// Whether its gradients have left in this round.
     pub(super) has_left: bool,

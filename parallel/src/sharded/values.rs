@@ -7,6 +7,7 @@ use paceline_comm::Collective;
 use super::follow::Event;
 use super::keeper::{Inside, Keep};
 use super::options::{Gather, Reshard, Stage};
+use super::predict::Turn;
 use super::quantised::{pack, unpack};
 use super::unit::{Place, Unit};
 use crate::error::{Doing, Error, Result};
@@ -20,10 +21,11 @@ impl Keep {
         if inside.predictor.now() == Some(wanted) && is_here {
             return Ok(());
         }
-        inside.predictor.observe(wanted);
-        let mut ahead = inside.predictor.ahead(self.options.prefetch);
-        // In the last micro-batch a unit whose gradients are complete is done with.
-        ahead.retain(|unit| !(inside.is_last && inside.units[*unit].is_done));
+        // A follower's last micro-batch isn't the step's.
+        let turn = Turn { unit: wanted, is_last: inside.is_last && !inside.role.follows() };
+        self.note(inside, Event::Turn(turn))?;
+        inside.predictor.observe(turn);
+        let ahead = inside.predictor.ahead(self.options.prefetch);
         for (place, unit) in inside.units.iter_mut().enumerate() {
             let stays = place == wanted || ahead.contains(&place);
             let may_go = unit.is_done || self.options.reshard == Reshard::AfterForward;

@@ -4,7 +4,7 @@ use candle_core::DType;
 use paceline_comm::{Collective, ReduceOp};
 
 use super::{CommHook, Reduction};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::group::{Elements, Group, Started};
 use crate::state::{Numbers, Segment};
 
@@ -67,7 +67,7 @@ impl Reduction for Sum {
         let len = elements.len();
         let mut sum = Numbers::zeros(self.dtype, len);
         if len > 0 {
-            sum.write(0, &elements.into_tensor(len).map_err(Error::from)?)?;
+            sum.write(0, &elements.into_tensor(len)?)?;
         }
         if self.divisor != 1.0 {
             sum.scale(self.divisor);

@@ -58,7 +58,7 @@ fn a_failure_at_any_call_leaves_a_good_one() {
                     continue;
                 };
                 let said = error.to_string();
-                assert!(said.contains("today") && said.contains("checkpoint-"), "{said}");
+                assert!(said.contains("today"), "{said}");
                 assert!(mesh.rank() == failing_rank || said.contains(&format!("rank {failing_rank}")), "{said}");
                 assert!([good.hash, run.hash()].contains(&latest.hash()), "call {call}");
                 mesh.world().barrier().unwrap();

@@ -11,10 +11,14 @@ mod agreement;
 pub mod autograd;
 #[cfg(feature = "candle")]
 pub mod checkpoint;
+#[cfg(feature = "candle")]
+pub mod data;
 mod error;
 #[cfg(feature = "candle")]
 mod group;
 pub mod mesh;
+#[cfg(feature = "candle")]
+pub mod nn;
 #[cfg(feature = "candle")]
 pub mod optimizer;
 #[cfg(feature = "candle")]
@@ -27,9 +31,15 @@ pub mod random;
 #[cfg(feature = "candle")]
 pub mod samples;
 #[cfg(feature = "candle")]
+pub mod sharded;
+#[cfg(feature = "candle")]
 pub mod state;
 #[cfg(feature = "candle")]
 mod stretch;
+#[cfg(feature = "candle")]
+pub mod tensor;
+#[cfg(feature = "candle")]
+pub mod train;
 #[cfg(feature = "candle")]
 pub mod value;
 

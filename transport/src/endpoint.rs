@@ -121,6 +121,13 @@ impl Endpoint {
         self.links.iter().flatten().any(Link::is_software_device)
     }
 
+    /// What is wrong with the way to a peer though no call has failed for it yet, if that is known: a port that is down may
+    /// come up again, so what was sent over it is still being tried.
+    #[must_use]
+    pub fn trouble(&self, peer: usize) -> Option<String> {
+        self.links[peer].as_ref().and_then(Link::trouble)
+    }
+
     #[inline(always)]
     fn link(&mut self, peer: usize) -> &mut Link {
         self.links[peer].as_mut().expect("a rank has no link to itself")

@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn waits(for_ranks: &[usize]) -> Option<Status> {
-        Some(Status { current: Some(call(7)), ended: 6, waits_for: for_ranks.to_vec(), beside: None })
+        Some(Status { current: Some(call(7)), ended: 6, waits_for: for_ranks.to_vec(), ..Status::default() })
     }
 
     fn check(first: &[usize], statuses: &[Option<Status>], want: Blame) {
@@ -91,13 +91,13 @@ mod tests {
     fn the_chain_ends_at_the_culprit() {
         check(&[1], &[None, waits(&[2]), None, None], Blame::Silent(vec![2]));
         check(&[1], &[None, waits(&[2, 0]), waits(&[3]), None, None], Blame::Silent(vec![3]));
-        let elsewhere = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![], beside: None });
+        let elsewhere = Some(Status { current: Some(call(6)), ended: 5, ..Status::default() });
         check(&[1], &[None, waits(&[2]), elsewhere, None], Blame::Elsewhere(vec![2]));
     }
 
     #[test]
     fn a_rank_that_lags_for_a_silent_one_is_not_to_blame() {
-        let lags = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![3], beside: None });
+        let lags = Some(Status { current: Some(call(6)), ended: 5, waits_for: vec![3], ..Status::default() });
         check(&[1], &[None, waits(&[2]), lags, None], Blame::Silent(vec![3]));
     }
 
@@ -112,7 +112,7 @@ mod tests {
     fn whoever_answers_and_waits_is_not_the_one() {
         let statuses = [None, waits(&[2]), waits(&[3]), None, None];
         let of = |rank: usize| statuses[rank].as_ref();
-        let idle = Status { current: None, ended: 6, waits_for: vec![], beside: None };
+        let idle = Status { ended: 6, ..Status::default() };
         assert_eq!(behind(0, &[1, 4], |rank| if rank == 4 { Some(&idle) } else { of(rank) }), [3, 4]);
         assert_eq!(behind(0, &[1], of), [3]);
         assert_eq!(behind(0, &[1, 3], of), [3], "one of the blamed waits for the other");

@@ -137,8 +137,14 @@ pub(crate) fn left(witness: &Witness, wait: &Waiting, call: CallName) -> Error {
     gone(witness, wait.peer, cause).during(call).at(wait.round, wait.step)
 }
 
-/// A call whose deadline has passed. [`blame`] finds the culprit.
-pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], waited: Duration) -> Error {
+/// A call whose deadline has passed, after so long, with what is known to be wrong with this rank's links. [`blame`] finds
+/// the culprit.
+pub(crate) fn timed_out(
+    witness: &Witness,
+    call: &CallName,
+    waits: &[Waiting],
+    (waited, trouble): (Duration, Option<String>),
+) -> Error {
     let mut cause = format!("waited {:.1} s", waited.as_secs_f64());
     if let Some(wait) = waits.first() {
         let direction = if wait.receives { "for chunk" } else { "to send chunk" };
@@ -153,6 +159,13 @@ pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], w
     if let Some(last) = witness.ended.back() {
         cause
             .push_str(&format!("; the last call that ended here was {} #{}", last.call.collective, last.call.sequence));
+    }
+    let theirs = || {
+        let mut told = (0..witness.peers.len()).filter_map(|rank| Some((rank, witness.peers[rank].status.as_ref()?)));
+        told.find_map(|(rank, status)| Some(format!("{} says that {}", witness.name(rank), status.trouble.as_ref()?)))
+    };
+    if let Some(trouble) = trouble.map(|trouble| format!("at this rank {trouble}")).or_else(theirs) {
+        cause.push_str(&format!("; {trouble}"));
     }
     let first: Vec<usize> = waits.iter().map(|wait| wait.peer).collect();
     let list = |ranks: &[usize]| ranks.iter().map(|rank| witness.name(*rank)).collect::<Vec<_>>().join(", ");
@@ -179,5 +192,34 @@ pub(crate) fn timed_out(witness: &Witness, call: &CallName, waits: &[Waiting], w
     match waits.first() {
         Some(wait) => error.at(wait.round, wait.step),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_transport::Peer;
+
+    use super::super::notice::Status;
+    use super::*;
+
+    fn check(here: Option<&str>, there: Option<&str>, want: &[&str], unwanted: &[&str]) {
+        let peer = |rank| Peer { host: "h".into(), pid: rank, house: 0, cores: 1 };
+        let mut witness = Witness::new(0, [peer(0), peer(1)].into());
+        let call = CallName { collective: Collective::AllReduce, sequence: 7, algorithm: "ring".into(), size: 2 };
+        let waits_for = vec![0];
+        let trouble = there.map(str::to_owned);
+        witness.peers[1].status =
+            Some(Status { current: Some(call.clone()), ended: 6, waits_for, trouble, ..Status::default() });
+        let error = timed_out(&witness, &call, &[], (Duration::from_secs(3), here.map(str::to_owned))).to_string();
+        assert!(want.iter().all(|words| error.contains(words)), "{error}");
+        assert!(!unwanted.iter().any(|words| error.contains(words)), "{error}");
+    }
+
+    #[test]
+    fn a_late_call_names_the_port_that_is_down() {
+        check(None, None, &["waited 3.0 s"], &["at this rank", "says that"]);
+        check(Some("rxe0 is down"), None, &["waited 3.0 s", "at this rank rxe0 is down"], &["says that"]);
+        check(None, Some("rxe1 is down"), &["rank 1 (host h, pid 1) says that rxe1 is down"], &["at this rank"]);
+        check(Some("rxe0 is down"), Some("rxe1 is down"), &["at this rank rxe0 is down"], &["rxe1"]);
     }
 }

@@ -35,7 +35,7 @@ impl Doing {
         let place = |rank: &usize| members.iter().position(|member| member == rank);
         let (inside, outside): (Vec<usize>, Vec<usize>) = self.waits_for.iter().partition(|rank| place(rank).is_some());
         let waits_for = inside.iter().filter_map(place).collect();
-        Status { current: Some(self.call.clone()), ended, waits_for, beside: Some(outside) }
+        Status { current: Some(self.call.clone()), ended, waits_for, beside: Some(outside), ..Status::default() }
     }
 }
 
@@ -105,6 +105,7 @@ mod tests {
         let call = CallName { collective: Collective::AllReduce, sequence: 4, algorithm: "ring".into(), size: 3 };
         let doing = Doing { call: call.clone(), waits_for: vec![2, 5] };
         let status = doing.status(&[7, 5, 3], 9);
-        assert_eq!(status, Status { current: Some(call), ended: 9, waits_for: vec![1], beside: Some(vec![2]) });
+        let (waits_for, beside) = (vec![1], Some(vec![2]));
+        assert_eq!(status, Status { current: Some(call), ended: 9, waits_for, beside, ..Status::default() });
     }
 }

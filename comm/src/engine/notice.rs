@@ -26,7 +26,7 @@ pub(crate) struct Said {
 }
 
 /// What a rank is doing.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
     /// The call it is in, if any.
     pub(crate) current: Option<CallName>,
@@ -37,6 +37,8 @@ pub(crate) struct Status {
     /// Set if the call is one of another communicator: the ranks it waits for that are not in this one, by their numbers in
     /// the world.
     pub(crate) beside: Option<Vec<usize>>,
+    /// What is wrong with its way to a rank that it waits for, or to the one that asks.
+    pub(crate) trouble: Option<String>,
 }
 
 impl Notice {
@@ -53,6 +55,7 @@ impl Notice {
         if let Notice::Status(status) = &mut notice {
             status.waits_for.truncate(PEERS_MAX);
             status.beside.iter_mut().for_each(|ranks| ranks.truncate(PEERS_MAX));
+            status.trouble.iter_mut().for_each(cut);
         }
         postcard::to_allocvec(&notice).expect("plain data")
     }

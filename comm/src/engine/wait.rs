@@ -24,9 +24,6 @@ pub(crate) enum Look {
     TakesFromDevice,
 }
 
-/// Looks before it is worth looking for what may be in the way.
-const CLEAR_AFTER: u32 = 2_000;
-
 /// How long to look before giving way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WaitPolicy {
@@ -34,18 +31,21 @@ pub(crate) struct WaitPolicy {
     pub(crate) spins: u32,
     /// Yields before the first sleep.
     pub(crate) yields: u32,
+    /// Looks before it is worth looking for what may be in the way.
+    pub(crate) clear_after: u32,
 }
 
 impl WaitPolicy {
     /// For `ranks` on a host where this process may use `cores`, and what a look costs.
     pub(crate) fn for_host(ranks: usize, cores: usize, look: Look) -> WaitPolicy {
         match (ranks > cores, look) {
-            (true, _) => WaitPolicy { spins: 5, yields: 200 },
-            (false, Look::TakesFromDevice) => WaitPolicy { spins: 0, yields: 1000 },
+            (true, Look::TakesFromDevice) => WaitPolicy { spins: 5, yields: 200, clear_after: 50 },
+            (true, _) => WaitPolicy { spins: 5, yields: 200, clear_after: 5 },
+            (false, Look::TakesFromDevice) => WaitPolicy { spins: 200, yields: 5000, clear_after: 300 },
             // Some milliseconds: as long as the peer may be without its core because something else runs there. Who sleeps
             // sooner must be woken, loses its own core meanwhile, and then the peer sleeps as well.
-            (false, Look::Memory) => WaitPolicy { spins: 200_000, yields: 10 },
-            (false, Look::SystemCall) => WaitPolicy { spins: 100, yields: 20 },
+            (false, Look::Memory) => WaitPolicy { spins: 200_000, yields: 10, clear_after: 2_000 },
+            (false, Look::SystemCall) => WaitPolicy { spins: 100, yields: 20, clear_after: 100 },
         }
     }
 }
@@ -71,10 +71,10 @@ impl Waiter {
     /// Nothing moved.
     #[inline]
     pub(crate) fn next(&mut self) -> Pause {
-        let WaitPolicy { spins, yields } = self.policy;
+        let WaitPolicy { spins, yields, clear_after } = self.policy;
         self.looks = self.looks.saturating_add(1);
         match self.looks {
-            looks if looks == CLEAR_AFTER.min(spins) + 1 => Pause::Clear,
+            looks if looks == clear_after + 1 => Pause::Clear,
             looks if looks <= spins => Pause::Spin,
             looks if looks <= spins + yields => Pause::Yield,
             _ => Pause::Sleep,
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn gives_way_step_by_step() {
-        let mut waiter = Waiter::new(WaitPolicy { spins: 2, yields: 2 });
+        let mut waiter = Waiter::new(WaitPolicy { spins: 2, yields: 2, clear_after: 2 });
         let pauses: Vec<_> = (0..6).map(|_| waiter.next()).collect();
         use Pause::{Clear, Sleep, Spin, Yield};
         assert_eq!(pauses, [Spin, Spin, Clear, Yield, Sleep, Sleep]);

@@ -133,8 +133,9 @@ impl Core {
                         if let Some(said) = said {
                             self.compare(peer, said, mine)?;
                         }
-                        let status = Notice::Status(self.status(mine)).encode();
-                        self.endpoint.notify(peer, &status);
+                        let mut status = self.status(mine);
+                        status.trouble = self.trouble(status.waits_for.iter().copied().chain([peer]));
+                        self.endpoint.notify(peer, &Notice::Status(status).encode());
                     }
                     Some(Notice::Status(status)) => self.witness.peers[peer].status = Some(status),
                     None => tracing::warn!("rank {peer} sent a notice that can't be read"),
@@ -179,10 +180,15 @@ impl Core {
         let Some(active) = self.oldest(mine) else {
             return match &self.beside {
                 Some(doing) => doing.status(&self.members, ended),
-                None => Status { current: None, ended, waits_for: Vec::new(), beside: None },
+                None => Status { ended, ..Status::default() },
             };
         };
-        Status { current: Some(active.call.clone()), ended, waits_for: waits_for(active), beside: None }
+        Status { current: Some(active.call.clone()), ended, waits_for: waits_for(active), ..Status::default() }
+    }
+
+    /// What is wrong with the way to one of these ranks, if that is known.
+    fn trouble(&self, mut ranks: impl Iterator<Item = usize>) -> Option<String> {
+        ranks.find_map(|rank| self.endpoint.trouble(rank))
     }
 
     /// What this rank does here, for its other communicators.
@@ -298,7 +304,8 @@ impl Core {
             self.news(mine)?;
             let active = self.active.iter().chain(mine.iter()).find(|active| active.call == call);
             let waits: Vec<_> = active.into_iter().flat_map(|active| active.operation.waiting()).collect();
-            let error = fault::timed_out(&self.witness, &call, &waits, waited);
+            let trouble = self.trouble(waits.iter().map(|wait| wait.peer));
+            let error = fault::timed_out(&self.witness, &call, &waits, (waited, trouble));
             return Err(self.fail(error));
         }
         for (query, said, awaited) in queries {

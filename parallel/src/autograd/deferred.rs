@@ -55,6 +55,11 @@ pub fn defer_weight_gradients<T>(pass: impl FnOnce() -> T) -> (T, WeightWork) {
     (result, WeightWork(jobs))
 }
 
+/// Whether gradients of weights are being kept back on this thread.
+pub(crate) fn is_deferring() -> bool {
+    WAITING.with_borrow(Option::is_some)
+}
+
 /// Computes a weight's gradient and hands it over: now, or when the schedule comes to it.
 ///
 /// # Errors

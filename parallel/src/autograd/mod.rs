@@ -6,8 +6,11 @@
 
 mod deferred;
 mod function;
+mod recompute;
 mod seed;
 
+pub(crate) use deferred::is_deferring;
 pub use deferred::{WeightWork, defer_weight_gradients, weight_gradient};
 pub use function::{Gradients, Output, function, is_recording, without_gradients};
+pub use recompute::recompute;
 pub use seed::{backward_from, gradient_of};

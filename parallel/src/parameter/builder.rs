@@ -92,6 +92,13 @@ impl Builder {
         Ok(parameter)
     }
 
+    /// The parameter of that name below this place, if it has been made.
+    #[must_use]
+    pub fn made(&self, name: &str) -> Option<Parameter> {
+        let name = self.at(name).path;
+        self.parameters().into_iter().find(|parameter| parameter.name() == name)
+    }
+
     /// All parameters that were made so far, below any place.
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {

@@ -57,6 +57,8 @@ struct State {
     gradient: Option<Tensor>,
     /// Uses whose gradient is due.
     open: usize,
+    /// Gradients that have been handed over so far.
+    given: u64,
 }
 
 impl Parameter {
@@ -175,6 +177,12 @@ impl Parameter {
         self.state().open
     }
 
+    /// How many gradients have been handed over so far, whoever keeps them: one for each use.
+    #[must_use]
+    pub fn gradients_given(&self) -> u64 {
+        self.state().given
+    }
+
     fn keeper(&self) -> Option<Arc<dyn Keeper>> {
         self.0.keeper.read().expect("no panic while held").clone()
     }
@@ -188,6 +196,7 @@ impl Parameter {
             let (is, should) = (gradient.dims(), self.0.part.shape());
             return Err(Error::invalid(format!("{} is given a gradient of {is:?}, and is {should:?}", self.name())));
         }
+        self.state().given += 1;
         if let Some(keeper) = self.keeper() {
             return keeper.gradient(self, gradient);
         }

@@ -43,7 +43,9 @@ impl Keeper for Sums {
         let place = self.places.get(parameter.name());
         let place = *place.ok_or_else(|| Error::invalid(format!("{} is kept elsewhere", parameter.name())))?;
         let mut shard = self.shard.lock().expect("no panic while held");
-        let first = shard.segments[place].range.start;
+        let segment = &mut shard.segments[place];
+        segment.has_gradient = true;
+        let first = segment.range.start;
         shard.gradients.add(first, &gradient)
     }
 }
@@ -69,14 +71,12 @@ impl State for Local {
 
     fn publish(&self) -> Result<()> {
         let mut shard = self.sums.shard.lock().expect("no panic while held");
-        shard.gradients.clear();
-        for segment in &shard.segments {
+        let Shard { segments, values, gradients, .. } = &mut *shard;
+        gradients.clear();
+        for segment in segments {
+            segment.has_gradient = false;
             let parameter = &segment.parameter;
-            parameter.set(&shard.values.tensor(
-                segment.range.clone(),
-                parameter.part().shape(),
-                parameter.dtype(),
-            )?)?;
+            parameter.set(&values.tensor(segment.range.clone(), parameter.part().shape(), parameter.dtype())?)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ pub use local::Local;
 pub use numbers::Numbers;
 pub use shard::{Segment, Shard};
 
+use crate::data::Progress;
 use crate::error::Result;
 use crate::mesh::Axis;
 use crate::parameter::Parameter;
@@ -39,6 +40,16 @@ pub trait State: Send + Sync {
     /// # Errors
     /// Those of `each`, at once.
     fn visit(&self, each: &mut dyn FnMut(&mut Shard) -> Result<()>) -> Result<()>;
+
+    /// Tells, before a step, how many micro-batches each rank has. It must be called on all ranks where these numbers may
+    /// differ: some states send something in each micro-batch, and a rank that has fewer must take part all the same.
+    ///
+    /// # Errors
+    /// The progress is that of other ranks than these.
+    fn begin_step(&self, progress: &Progress) -> Result<()> {
+        let _ = progress;
+        Ok(())
+    }
 
     /// Axes along which the ranks' shards are different parts of the same parameters: along all others they are the same,
     /// where the parameters are.

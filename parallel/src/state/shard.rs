@@ -15,6 +15,9 @@ pub struct Segment {
     pub range: Range<usize>,
     /// The row-major place, in the parameter's local part, of the stretch's first element.
     pub first: usize,
+    /// Whether any rank gave the parameter a gradient in this step. Without one an optimizer leaves the stretch alone: its
+    /// gradient is zero because nobody used it, not because there is nothing to change.
+    pub has_gradient: bool,
 }
 
 /// What a rank updates together: values, their gradients, and what an optimizer remembers of each.
@@ -47,7 +50,7 @@ impl Shard {
             values.write(begin, &parameter.value()?)?;
             let range = begin..begin + parameter.part().len();
             begin = range.end;
-            segments.push(Segment { parameter: parameter.clone(), range, first: 0 });
+            segments.push(Segment { parameter: parameter.clone(), range, first: 0, has_gradient: false });
         }
         Ok(Shard { segments, gradients: values.zeros_alike(), values, moments: BTreeMap::new() })
     }

@@ -5,5 +5,6 @@
 mod kind;
 mod value;
 
+pub(crate) use kind::Together;
 pub use kind::{Kind, Spread};
 pub use value::Value;

@@ -78,7 +78,7 @@ while test $round -lt "$ROUNDS"; do
             print "@value sendrecv,registered 2 " b " ib_write_bw,both_ways " time
         }'
         for registered in 0 1; do
-            ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 5 -c 0 -R $registered |
+            ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 20 -c 0 -R $registered |
                 awk -v b="$bytes" -v r=$registered '$1 == b { print "@value sendrecv" (r ? ",registered" : "") " 2 " b " paceline " $6 }'
         done
     done

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use crate::archive::Archive;
 use crate::command::{find, libraries, output};
 use crate::error::{Doing, Error, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, MODULES};
 
 /// What every guest has: the program, the package it comes from, where it lies in the guest.
 const NEEDED: [(&str, &str, &str); 7] = [
@@ -46,7 +46,7 @@ pub fn base(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let driver = provider()?;
     programs.push((driver.clone(), driver));
 
-    let mut contents = format!("kernel {}\n", kernel.version);
+    let mut contents = format!("kernel {} with {}\n", kernel.version, MODULES.join(" "));
     for (source, _) in &programs {
         let about = source.metadata().doing(format!("looking at {}", source.display()))?;
         let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

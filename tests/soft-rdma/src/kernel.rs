@@ -7,8 +7,18 @@ use crate::command::{find, output};
 use crate::error::{Doing, Error, Result};
 
 /// What the guest loads; what these need comes with them.
-const MODULES: [&str; 7] =
-    ["virtio_pci", "virtio_net", "crc32_generic", "crc32c_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"];
+pub const MODULES: [&str; 9] = [
+    "virtio_pci",
+    "virtio_net",
+    "crc32_generic",
+    "crc32c_generic",
+    "rdma_rxe",
+    "ib_uverbs",
+    "rdma_ucm",
+    // Tests lay cables of their own, with switches between.
+    "veth",
+    "bridge",
+];
 
 /// A kernel, and what it may load.
 pub struct Kernel {
@@ -27,9 +37,12 @@ impl Kernel {
     ///
     /// [`Error::Missing`] where no package can be had.
     pub fn get(cache: &Path) -> Result<Kernel> {
-        let stamp = cache.join("kernel.stamp");
-        if let Ok(version) = std::fs::read_to_string(&stamp) {
-            return Ok(Kernel::at(cache, version.trim()));
+        let stamp = cache.join("modules.stamp");
+        let known = std::fs::read_to_string(&stamp).unwrap_or_default();
+        if let Some((version, modules)) = known.split_once(": ")
+            && modules == MODULES.join(" ")
+        {
+            return Ok(Kernel::at(cache, version));
         }
         let unpacked = tempfile::tempdir_in(cache).doing("making a folder to unpack in")?;
         let package = download(unpacked.path())?;
@@ -43,7 +56,7 @@ impl Kernel {
         std::fs::create_dir_all(&kernel.root).doing("making a folder for the kernel")?;
         std::fs::copy(boot.join(&image), &kernel.image).doing("copying the kernel")?;
         kernel.take_modules(&whole)?;
-        std::fs::write(&stamp, &kernel.version).doing("writing the stamp")?;
+        std::fs::write(&stamp, format!("{}: {}", kernel.version, MODULES.join(" "))).doing("writing the stamp")?;
         Ok(kernel)
     }
 

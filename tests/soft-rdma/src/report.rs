@@ -131,7 +131,7 @@ impl Totals {
 mod tests {
     use super::*;
 
-    const SUITE: Suite = Suite { name: "suite", words: "", limit_s: 9, is_planted: false };
+    const SUITE: Suite = Suite { name: "suite", words: "", limit_s: 9, threads: 1, is_planted: false };
     const PLANTED: Suite = Suite { is_planted: true, ..SUITE };
 
     fn heard(text: &str) -> Heard {

@@ -11,16 +11,18 @@ pub struct Suite {
     pub words: &'static str,
     /// After how long it is killed, in seconds.
     pub limit_s: u32,
+    /// How many of its tests run at a time: several where they mostly wait.
+    pub threads: u8,
     /// Whether it is there to fail.
     pub is_planted: bool,
 }
 
 const fn suite(name: &'static str, words: &'static str, limit_s: u32) -> Suite {
-    Suite { name, words, limit_s, is_planted: false }
+    Suite { name, words, limit_s, threads: 1, is_planted: false }
 }
 
 /// All of them, in their order.
-pub const SUITES: [Suite; 9] = [
+pub const SUITES: [Suite; 10] = [
     Suite { is_planted: true, ..suite("planted", "verbs a_planted_failure", 10) },
     suite("links", "links", 60),
     suite("collectives", "processes every_collective", 60),
@@ -31,9 +33,10 @@ pub const SUITES: [Suite; 9] = [
     ),
     suite("fork", "processes a_fork", 30),
     suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 60),
-    suite("machine", "verbs an_interface a_tiny", 60),
-    suite("memory", "verbs a_message_between", 30),
+    suite("machine", "verbs interface::an_interface locked::", 60),
+    suite("memory", "verbs placed::", 30),
     suite("tools", "verbs the_tools", 60),
+    Suite { threads: 3, ..suite("ports", "verbs ports:: switches:: removal:: interface::a_late", 60) },
 ];
 
 /// The tests of `paceline-tests` that the suites are of.
@@ -56,9 +59,9 @@ pub fn pair_script(links: &str) -> String {
 pub fn script(suites: &[Suite], links: &str) -> String {
     let few = if suites == FULL { "" } else { "PACELINE_TEST_FEW=1 " };
     let mut script = format!("export {few}PACELINE_TEST_GUEST=1 PACELINE_TEST_LINKS={links}\n");
-    for (number, Suite { words, limit_s, is_planted, .. }) in suites.iter().enumerate() {
+    for (number, Suite { words, limit_s, threads, is_planted, .. }) in suites.iter().enumerate() {
         let planted = if *is_planted { "PACELINE_TEST_PLANTED=1 " } else { "" };
-        let command = format!("{planted}timeout -s KILL {limit_s} {words} --test-threads 1 --show-output");
+        let command = format!("{planted}timeout -s KILL {limit_s} {words} --test-threads {threads} --show-output");
         let _ = writeln!(script, "echo '@suite {number}'\n{command}\nprintf '\\n@ended %s\\n' $?");
     }
     script

@@ -103,7 +103,11 @@ pub const VARIABLES: &[Variable] = &[
         "17",
         "How long a packet waits for its acknowledgement, 1 to 31: 4.096 us times two to this power (17: 0.54 s).",
     ),
-    row("PACELINE_RDMA_RETRIES", "7", "How often a packet is sent again before the connection fails, 0 to 7."),
+    row(
+        "PACELINE_RDMA_RETRIES",
+        "7",
+        "How often a packet is sent again before the connection fails, 0 to 7; with soft-RoCE 6 at most.",
+    ),
     row(
         "PACELINE_RDMA_RELAXED_ORDERING",
         "auto",

@@ -59,6 +59,15 @@ impl Link {
         }
     }
 
+    /// What is wrong with the way to the peer though no call has failed for it yet, if that is known.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &self.kind {
+            #[cfg(feature = "rdma")]
+            Kind::Rdma(rdma) => rdma.trouble(),
+            Kind::Inproc(_) | Kind::Shm(_) | Kind::Tcp(_) | Kind::Sim(_) => None,
+        }
+    }
+
     /// Accepts bytes from the front of `message`; `None` while there is no room.
     #[inline]
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {

@@ -43,6 +43,31 @@ pub(super) fn open(setup: &Setup, card: &mut Card) -> Result<Option<Adapters>, M
     }
 }
 
+fn in_words(results: Vec<Result<(), RdmaError>>) -> Vec<Result<(), String>> {
+    results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()
+}
+
+/// Drops the ports of which this end or the peer has said that they don't work, with one line in the log; an error says what
+/// is wrong if none is left.
+fn keep_working(
+    peer: usize,
+    opening: &mut Opening,
+    mine: Vec<Result<(), String>>,
+    heard: Vec<Result<(), String>>,
+) -> Result<(), String> {
+    let works: Vec<bool> = mine.iter().zip(&heard).map(|(mine, theirs)| mine.is_ok() && theirs.is_ok()).collect();
+    let there = heard.into_iter().filter_map(|said| said.err().map(|said| format!("at its end: {said}")));
+    let problem = mine.into_iter().filter_map(Result::err).chain(there).next();
+    if !works.contains(&true) {
+        return Err(problem.unwrap_or_else(|| "no port works".to_owned()));
+    }
+    if let Some(problem) = problem {
+        tracing::warn!("rank {peer} is not reached over every port: {problem}");
+    }
+    opening.keep(&works);
+    Ok(())
+}
+
 impl Calls<'_> {
     /// The outer error is the connection's: the peer is gone or silent. The inner one says why there is no such link; both
     /// ends come to the same.
@@ -60,26 +85,22 @@ impl Calls<'_> {
             (_, _, Err(theirs)) => return Ok(Err(format!("at its end: {theirs}"))),
             (None, Ok(_), _) => unreachable!("an offer comes with what is offered"),
         };
-        let connected = opening.connect(&theirs, self.me < peer).map_err(|error| error.to_string());
-        let heard: Result<(), String> = self.swap_words(peer, call, &connected)?;
-        if let Err(problem) = connected.and_then(|()| heard.map_err(|said| format!("at its end: {said}"))) {
+        let connected = opening.connect(&theirs, self.me < peer).map(in_words).map_err(|error| error.to_string());
+        let heard: Result<Vec<Result<(), String>>, String> = self.swap_words(peer, call, &connected)?;
+        let (mine, heard) = match (connected, heard) {
+            (Ok(mine), Ok(heard)) => (mine, heard),
+            (Err(mine), _) => return Ok(Err(mine)),
+            (_, Err(theirs)) => return Ok(Err(format!("at its end: {theirs}"))),
+        };
+        if let Err(problem) = keep_working(peer, &mut opening, mine, heard) {
             return Ok(Err(problem));
         }
         for trial in [Trial::Small, Trial::Large] {
-            let mine: Vec<Result<(), String>> =
-                opening.try_out(trial, &theirs).into_iter().map(|tried| tried.map_err(|e| e.to_string())).collect();
+            let mine = in_words(opening.try_out(trial, &theirs));
             let heard: Vec<Result<(), String>> = self.swap_words(peer, call, &mine)?;
-            let works: Vec<bool> =
-                mine.iter().zip(&heard).map(|(mine, theirs)| mine.is_ok() && theirs.is_ok()).collect();
-            let there = heard.into_iter().filter_map(|said| said.err().map(|said| format!("at its end: {said}")));
-            let problem = mine.into_iter().filter_map(Result::err).chain(there).next();
-            if !works.contains(&true) {
-                return Ok(Err(problem.unwrap_or_else(|| "no port works".to_owned())));
+            if let Err(problem) = keep_working(peer, &mut opening, mine, heard) {
+                return Ok(Err(problem));
             }
-            if let Some(problem) = problem {
-                tracing::warn!("rank {peer} is not reached over every port: {problem}");
-            }
-            opening.keep(&works);
         }
         Ok(Ok(opening.finish()))
     }

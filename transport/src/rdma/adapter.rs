@@ -6,14 +6,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::choice::{self, Candidate};
+use super::choice::{self, Candidate, Choice};
 use super::errors::RdmaError;
-use super::facts::{self, LinkLayer};
+use super::facts;
 use super::options::RdmaOptions;
 use super::registration::Registered;
 use super::verbs::{Access, AsyncEvent, Context, Domain};
 use crate::memory::Region;
 use crate::rendezvous::Family;
+use crate::tcp::interface::Filter;
 
 /// The ports that a rank uses, best first.
 pub(crate) struct Adapters {
@@ -44,9 +45,17 @@ impl Adapters {
     /// There is none that can be used; what is wrong with each.
     pub(crate) fn open(options: &RdmaOptions, family: Family) -> Result<Adapters, RdmaError> {
         let root = std::path::Path::new(facts::ROOT);
-        let chosen = choice::choose(facts::ports(root), options, family, facts::my_node(root))?;
+        let Choice { best, unusable } = choice::choose(facts::ports(root), options, family, facts::my_node(root))?;
+        // On many hosts some ports are never plugged in; whoever names devices expects them to work.
+        let is_expected = options.devices != Filter::default();
+        for error in unusable {
+            match is_expected {
+                true => tracing::warn!("an RDMA port is not used: {error}"),
+                false => tracing::info!("an RDMA port is not used: {error}"),
+            }
+        }
         let (mut ports, mut problems) = (Vec::new(), Vec::new());
-        for candidate in chosen {
+        for candidate in best {
             match Adapter::open(candidate, options) {
                 Ok(port) => ports.push(Arc::new(port)),
                 Err(error) => problems.push(error),
@@ -93,8 +102,11 @@ impl Adapter {
 
     /// What is wrong with the port, if it is out of service now.
     pub(super) fn down(&self) -> Option<RdmaError> {
-        let state = self.context.port(self.candidate.facts.port).ok()?;
-        (!state.is_active).then(|| down(&self.candidate, state.state))
+        match self.context.port(self.candidate.facts.port) {
+            Ok(state) => (!state.is_active).then(|| down(&self.candidate, state.state)),
+            // The kernel knows no port of a device that is being removed.
+            Err(_) => Some(RdmaError::DeviceGone { device: self.device().to_owned() }),
+        }
     }
 
     pub(super) fn name(&self) -> String {
@@ -103,10 +115,6 @@ impl Adapter {
 
     pub(super) fn device(&self) -> &str {
         &self.candidate.facts.device
-    }
-
-    pub(super) fn is_ethernet(&self) -> bool {
-        self.candidate.facts.layer == LinkLayer::Ethernet
     }
 
     /// How memory that peers write is registered.
@@ -123,7 +131,10 @@ impl Adapter {
     pub(super) fn check(&self) -> Result<(), RdmaError> {
         while let Some(event) = self.context.event() {
             match event {
-                AsyncEvent::DeviceFatal => self.is_gone.store(true, Ordering::Relaxed),
+                AsyncEvent::DeviceFatal => {
+                    self.is_gone.store(true, Ordering::Relaxed);
+                    break;
+                }
                 AsyncEvent::PortDown => {
                     tracing::warn!("{} has gone down; what is under way fails if it stays down", self.name());
                 }

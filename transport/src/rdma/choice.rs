@@ -15,14 +15,23 @@ pub(super) struct Candidate {
     pub(super) gids: Vec<Offered>,
 }
 
-/// The ports to use, best first; or why there are none. A port of another speed, or further away, than the best is not
+/// The ports to use.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Those to use, best first.
+    pub(super) best: Vec<Candidate>,
+    /// What is wrong with those that the user allows and that can't be used.
+    pub(super) unusable: Vec<RdmaError>,
+}
+
+/// The ports to use, or why there are none. A port of another speed, or further away, than the best is not
 /// used beside it, unless the user says how many there should be.
 pub(super) fn choose(
     ports: Vec<PortFacts>,
     options: &RdmaOptions,
     family: Family,
     node: Option<u32>,
-) -> Result<Vec<Candidate>, RdmaError> {
+) -> Result<Choice, RdmaError> {
     if ports.is_empty() {
         return Err(RdmaError::NoDevice);
     }
@@ -32,15 +41,15 @@ pub(super) fn choose(
         let filter = options.devices.text().to_owned();
         return Err(RdmaError::Filtered { filter, present: others.into_iter().map(|port| port.device).collect() });
     }
-    let (mut usable, mut problems) = (Vec::new(), Vec::new());
+    let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for port in wanted {
         match usable_port(port, options, family) {
             Ok(candidate) => usable.push(candidate),
-            Err(problem) => problems.push(problem),
+            Err(problem) => unusable.push(problem),
         }
     }
     if usable.is_empty() {
-        return Err(RdmaError::of_several(problems));
+        return Err(RdmaError::of_several(unusable));
     }
     let is_near = |candidate: &Candidate| node.is_some() && candidate.facts.node == node;
     usable.sort_by(|a, b| {
@@ -60,7 +69,7 @@ pub(super) fn choose(
             usable.truncate(PORTS_MAX);
         }
     }
-    Ok(usable)
+    Ok(Choice { best: usable, unusable })
 }
 
 /// Whether a port can be used, and with which addresses.
@@ -89,7 +98,7 @@ mod tests {
 
     fn names(tree: &Tree, options: &RdmaOptions, node: Option<u32>) -> Result<Vec<String>, RdmaError> {
         let chosen = choose(ports(tree.0.path()), options, Family::Any, node)?;
-        Ok(chosen.into_iter().map(|candidate| candidate.facts.device).collect())
+        Ok(chosen.best.into_iter().map(|candidate| candidate.facts.device).collect())
     }
 
     /// Two sockets with two ports each, one of which is down, and a slower one.
@@ -114,6 +123,14 @@ mod tests {
         assert_eq!(names(&host(), &three, Some(1)).unwrap(), ["mlx5_2", "mlx5_3", "slow_4"]);
         let named = RdmaOptions { devices: "=slow_4".parse().unwrap(), ..usual };
         assert_eq!(names(&host(), &named, Some(0)).unwrap(), ["slow_4"]);
+    }
+
+    #[test]
+    fn a_port_that_is_down_is_left_out_and_named() {
+        let Choice { best, unusable } =
+            choose(ports(host().0.path()), &RdmaOptions::default(), Family::Any, None).unwrap();
+        assert!(best.iter().all(|candidate| candidate.facts.device != "mlx5_1"), "{best:?}");
+        assert!(matches!(&unusable[..], [RdmaError::PortDown { port, .. }] if port == "mlx5_1 port 1"), "{unusable:?}");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::adapter::{Adapter, Adapters};
+use super::choice::Candidate;
 use super::errors::RdmaError;
-use super::facts::LinkLayer;
 use super::frame::{FrameKind, HEADER_BYTES, Header};
-use super::gid::{self, Offered};
 use super::immediate::Immediate;
 use super::link::RdmaLink;
+use super::path::{self, Place, Route};
 use super::rail::{Mode, Rail};
 use super::registration::Registered;
 use super::slab::{Geometry, Slab};
@@ -33,11 +33,8 @@ pub(crate) struct Offer {
 /// A port, as the other end needs to know it.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 struct PortOffer {
-    name: String,
-    layer: LinkLayer,
-    lid: u16,
+    place: Place,
     mtu: u8,
-    gids: Vec<Offered>,
     /// Where the slots are, and the key to them.
     slots: (u64, u32),
     /// Each queue pair's number, and that of its first packet.
@@ -49,6 +46,7 @@ pub(crate) struct Opening {
     rails: Vec<Rail>,
     slab: Slab,
     nonce: u64,
+    /// By the place of the port among those of the rank.
     first_packets: Vec<Vec<u32>>,
     options: super::RdmaOptions,
     family: Family,
@@ -59,6 +57,8 @@ pub(crate) struct Opening {
 const TRIAL: Duration = Duration::from_secs(3);
 /// Packet numbers have so many bits.
 const PACKET_BITS: u32 = 24;
+/// soft-RoCE takes seven retries for any number of them, and never says that a peer can't be reached.
+const SOFTWARE_RETRIES_MAX: u8 = 6;
 /// How much longer than a packet the second trial write is.
 const PACKETS: usize = 2;
 
@@ -89,11 +89,8 @@ impl Opening {
         let first_packets: Vec<Vec<u32>> =
             rails.iter().map(|rail| (0..rail.queues.len()).map(first).collect()).collect();
         let port = |(rail, first): (&Rail, &Vec<u32>)| PortOffer {
-            name: rail.adapter.name(),
-            layer: rail.adapter.candidate.facts.layer,
-            lid: rail.adapter.lid,
+            place: place(&rail.adapter),
             mtu: rail.adapter.mtu,
-            gids: rail.adapter.candidate.gids.clone(),
             slots: (slab.start() as u64, rail.slots.remote_key()),
             queues: rail.queues.iter().map(|queue| queue.pair.number()).zip(first.iter().copied()).collect(),
         };
@@ -114,46 +111,66 @@ impl Opening {
         ))
     }
 
-    /// Connects this end's queue pairs with those that the other offers; `is_lower` at one end only. Ports go together in
-    /// the order in which each end prefers them; those that find no partner are dropped.
-    pub(crate) fn connect(&mut self, offer: &Offer, is_lower: bool) -> Result<(), RdmaError> {
+    /// Connects this end's queue pairs with those that the other offers, `is_lower` at one end only; by pair of ports, whether
+    /// that was possible. Ports that find no partner are dropped.
+    ///
+    /// # Errors
+    ///
+    /// No port fits any of the peer's.
+    pub(crate) fn connect(&mut self, offer: &Offer, is_lower: bool) -> Result<Vec<Result<(), RdmaError>>, RdmaError> {
         if !offer.geometry.is_sound() || offer.ports.is_empty() {
             return Err(RdmaError::Peer(format!("it offers slots that can't be, {:?}", offer.geometry)));
         }
         self.slab.recut(self.slab.geometry().common(offer.geometry));
-        let n_ports = self.rails.len().min(offer.ports.len());
-        self.rails.truncate(n_ports);
-        for (number, theirs) in offer.ports[..n_ports].iter().enumerate() {
-            let rail = &mut self.rails[number];
-            let route = route(&rail.adapter, theirs, self.family, is_lower)?;
-            rail.path = route.path;
-            rail.theirs = theirs.slots;
-            let n_queues = rail.queues.len().min(theirs.queues.len());
-            rail.queues.truncate(n_queues);
-            for (place, (queue, (their_number, their_first))) in rail.queues.iter_mut().zip(&theirs.queues).enumerate()
-            {
-                let connected = queue.pair.connect(Destination {
-                    port: rail.adapter.candidate.facts.port,
-                    number: *their_number,
-                    mtu: rail.adapter.mtu.min(theirs.mtu),
-                    their_first: *their_first,
-                    my_first: self.first_packets[number][place],
-                    lid: theirs.lid,
-                    gid: route.gid,
-                    traffic_class: self.options.traffic_class,
-                    service_level: self.options.service_level,
-                    timeout: self.options.timeout,
-                    retries: self.options.retries,
-                });
-                connected.map_err(|error| {
-                    let what = "connecting a queue pair";
-                    RdmaError::Refused {
-                        device: format!("{} ({})", rail.adapter.name(), rail.path),
-                        what,
-                        error: error.to_string(),
-                    }
-                })?;
-            }
+        let mine: Vec<Place> = self.rails.iter().map(|rail| place(&rail.adapter)).collect();
+        let (mine, theirs): (Vec<&Place>, Vec<&Place>) =
+            (mine.iter().collect(), offer.ports.iter().map(|port| &port.place).collect());
+        let pairs = match is_lower {
+            true => path::pairs(&mine, &theirs, self.family),
+            false => path::pairs(&theirs, &mine, self.family).into_iter().map(|(b, a)| (a, b)).collect(),
+        };
+        if pairs.is_empty() {
+            return Err(path::unfit(mine[0], theirs[0]));
+        }
+        let mut rails: Vec<Option<Rail>> = self.rails.drain(..).map(Some).collect();
+        let mut connected = Vec::new();
+        for (a, b) in pairs {
+            let mut rail = rails[a].take().expect("a port has one partner");
+            let route = path::route(mine[a], theirs[b], self.family, is_lower)?;
+            connected.push(self.connect_rail(&mut rail, &offer.ports[b], route));
+            self.rails.push(rail);
+        }
+        let idle: Vec<String> = rails.into_iter().flatten().map(|rail| rail.adapter.name()).collect();
+        if !idle.is_empty() {
+            let offered: Vec<&str> = theirs.iter().map(|place| place.name.as_str()).collect();
+            tracing::info!("{} not used to reach a peer whose ports are {}", idle.join(", "), offered.join(", "));
+        }
+        Ok(connected)
+    }
+
+    fn connect_rail(&self, rail: &mut Rail, theirs: &PortOffer, route: Route) -> Result<(), RdmaError> {
+        rail.path = route.path;
+        rail.mtu = rail.adapter.mtu.min(theirs.mtu);
+        rail.theirs = theirs.slots;
+        let n_queues = rail.queues.len().min(theirs.queues.len());
+        rail.queues.truncate(n_queues);
+        let most = if rail.adapter.candidate.facts.is_software { SOFTWARE_RETRIES_MAX } else { u8::MAX };
+        let retries = self.options.retries.min(most);
+        for (place, (queue, (their_number, their_first))) in rail.queues.iter_mut().zip(&theirs.queues).enumerate() {
+            let connected = queue.pair.connect(Destination {
+                port: rail.adapter.candidate.facts.port,
+                number: *their_number,
+                mtu: rail.mtu,
+                their_first: *their_first,
+                my_first: self.first_packets[rail.port][place],
+                lid: route.lid,
+                gid: route.gid,
+                traffic_class: self.options.traffic_class,
+                service_level: self.options.service_level,
+                timeout: self.options.timeout,
+                retries,
+            });
+            connected.map_err(|error| RdmaError::of_connecting(&rail.adapter.name(), &rail.path, &error))?;
         }
         Ok(())
     }
@@ -202,7 +219,7 @@ impl Opening {
         match trial {
             Trial::Small => RdmaError::Silent { port, path, seconds },
             Trial::Large => {
-                let mtu = mtu_bytes(rail.adapter.mtu);
+                let mtu = mtu_bytes(rail.mtu);
                 RdmaError::MtuMismatch { port, path, bytes: large_bytes(rail, &self.slab), mtu }
             }
         }
@@ -230,7 +247,7 @@ fn mtu_bytes(mtu: u8) -> usize {
 }
 
 fn large_bytes(rail: &Rail, slab: &Slab) -> usize {
-    (PACKETS * mtu_bytes(rail.adapter.mtu)).min(slab.geometry().payload_bytes as usize)
+    (PACKETS * mtu_bytes(rail.mtu)).min(slab.geometry().payload_bytes as usize)
 }
 
 fn begin_trial(rail: &mut Rail, slab: &mut Slab, nonce: u64, trial: Trial) -> Result<(), RdmaError> {
@@ -250,33 +267,7 @@ fn begin_trial(rail: &mut Rail, slab: &mut Slab, nonce: u64, trial: Trial) -> Re
     Ok(())
 }
 
-/// How to go to a port of the peer's.
-struct Route {
-    gid: Option<(u8, [u8; 16])>,
-    path: String,
-}
-
-fn route(adapter: &Adapter, theirs: &PortOffer, family: Family, is_lower: bool) -> Result<Route, RdmaError> {
-    let mine = &adapter.candidate.gids;
-    let listed = |gids: &[Offered]| {
-        gids.iter().map(|offered| format!("{:?} {}", offered.class, offered.gid)).collect::<Vec<_>>().join(", ")
-    };
-    let (lower, upper) = if is_lower { (mine, &theirs.gids) } else { (&theirs.gids, mine) };
-    let agreed = gid::agree(lower, upper, family).filter(|_| adapter.candidate.facts.layer == theirs.layer);
-    let Some((a, b)) = agreed else {
-        return Err(RdmaError::NoCommonGid {
-            mine: adapter.name(),
-            theirs: theirs.name.clone(),
-            here: listed(mine),
-            there: listed(&theirs.gids),
-        });
-    };
-    let (own, other) = if is_lower { (a, b) } else { (b, a) };
-    // Within an InfiniBand subnet the LID says the way.
-    let by_address = adapter.is_ethernet() || own.gid.prefix() != other.gid.prefix();
-    let path = match by_address {
-        true => format!("{} to {}", own.gid, other.gid),
-        false => format!("LID {} to {}", adapter.lid, theirs.lid),
-    };
-    Ok(Route { gid: by_address.then_some((own.index, other.gid.0)), path })
+fn place(adapter: &Adapter) -> Place {
+    let Candidate { facts, gids } = &adapter.candidate;
+    Place { name: facts.name(), layer: facts.layer, lid: adapter.lid, gids: gids.clone() }
 }

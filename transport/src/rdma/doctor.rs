@@ -112,8 +112,9 @@ fn use_port(
 fn write_to_itself(adapter: &Arc<Adapter>, options: &RdmaOptions, family: Family) -> Result<(), RdmaError> {
     let adapters = Adapters { ports: vec![adapter.clone()], options: options.clone(), family, memory: Arc::default() };
     let ((mut one, its_offer), (mut other, other_offer)) = (Opening::new(&adapters, 1)?, Opening::new(&adapters, 1)?);
-    one.connect(&other_offer, true)?;
-    other.connect(&its_offer, false)?;
+    let here = one.connect(&other_offer, true)?;
+    let there = other.connect(&its_offer, false)?;
+    here.into_iter().chain(there).collect::<Result<Vec<()>, RdmaError>>()?;
     for trial in [Trial::Small, Trial::Large] {
         let tried = std::thread::scope(|scope| {
             let there = scope.spawn(|| other.try_out(trial, &its_offer));

@@ -101,6 +101,19 @@ pub enum RdmaError {
         /// What the peer has.
         there: String,
     },
+    /// The kernel finds no way to the peer's port.
+    #[error(
+        "{port}: the peer's port can't be found ({error}; {path}): look whether the peer's interface is up and the two can \
+         ping each other over these addresses"
+    )]
+    Unreachable {
+        /// The port.
+        port: String,
+        /// From where to where.
+        path: String,
+        /// The kernel's answer.
+        error: String,
+    },
     /// Nothing comes through.
     #[error(
         "nothing came from the peer over {port} within {seconds} s ({path}): look whether the two can ping each other over \
@@ -134,7 +147,8 @@ pub enum RdmaError {
     #[error(
         "{port}: the peer's port did not acknowledge what was sent (retry exceeded, error 12; {path}): its process may have \
          died, a cable or interface be down, a firewall drop UDP port 4791, the GID index or RoCE version be wrong at one \
-         end, or the network lose packets without flow control (PFC/ECN); `paceline doctor --peer` tries it"
+         end, something between have got a smaller MTU, or the network lose packets without flow control (PFC/ECN); \
+         `paceline doctor --peer` tries it"
     )]
     RetryExceeded {
         /// The port.
@@ -191,6 +205,19 @@ impl RdmaError {
             return RdmaError::Memlock { what: format!("{device}: {what}"), bytes, limit };
         }
         RdmaError::Refused { device: device.to_owned(), what, error: error.to_string() }
+    }
+
+    /// What connecting a queue pair came to: on Ethernet the kernel looks for the peer's interface then.
+    pub(super) fn of_connecting(port: &str, path: &str, error: &io::Error) -> RdmaError {
+        let (port, path, said) = (port.to_owned(), path.to_owned(), error.to_string());
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::HOSTUNREACH | rustix::io::Errno::NETUNREACH) => {
+                RdmaError::Unreachable { port, path, error: said }
+            }
+            _ => {
+                RdmaError::Refused { device: format!("{port} ({path})"), what: "connecting a queue pair", error: said }
+            }
+        }
     }
 
     /// What a failed completion says.

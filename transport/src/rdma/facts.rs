@@ -97,6 +97,11 @@ impl Gid {
     pub(super) fn prefix(&self) -> [u8; 8] {
         std::array::from_fn(|at| self.0[at])
     }
+
+    /// By which LID routers that forward by LIDs know the InfiniBand subnet; 0 if they don't.
+    pub(super) fn router_lid(&self) -> u16 {
+        u16::from_be_bytes([self.0[4], self.0[5]])
+    }
 }
 
 impl std::fmt::Display for Gid {

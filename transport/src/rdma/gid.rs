@@ -40,7 +40,7 @@ fn class(row: &GidRow) -> Class {
 }
 
 /// How much an address of that class is wanted.
-fn rank(class: Class, family: Family) -> u8 {
+pub(super) fn rank(class: Class, family: Family) -> u8 {
     match (class, family) {
         (Class::RoceV2Global, Family::V6) => 10,
         (Class::RoceV2LinkLocal, Family::V6) => 9,
@@ -72,7 +72,7 @@ pub(super) fn offered(port: &PortFacts, family: Family, index: Option<u8>) -> Re
 }
 
 /// How many bits at the front two addresses have in common.
-fn in_common(a: Gid, b: Gid) -> u32 {
+pub(super) fn in_common(a: Gid, b: Gid) -> u32 {
     (u128::from_be_bytes(a.0) ^ u128::from_be_bytes(b.0)).leading_zeros()
 }
 

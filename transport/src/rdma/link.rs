@@ -281,6 +281,15 @@ impl RdmaLink {
         self.end.get_or_insert(end);
     }
 
+    /// What is wrong now with a port or with the link, where an error may not have shown it yet.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &self.end {
+            Some(End::Broken(error)) => Some(error.to_string()),
+            Some(End::Closed | End::Protocol(_)) => None,
+            None => self.rails.iter().find_map(|rail| rail.adapter.down()).map(|error| error.to_string()),
+        }
+    }
+
     /// The peer is gone, or has left.
     pub(crate) fn peer_is_gone(&mut self) {
         self.peer_gone = true;

@@ -1,7 +1,7 @@
 //! InfiniBand and RoCE: a link by RDMA writes, with the operating system out of the way (feature `rdma`).
 //!
 //! `README.md` says why it is so: sequence, credits, what is written when. Parts that decide know no device and are tested
-//! without one: which ports (`choice`) and addresses (`gid`) to use, from what the kernel says (`facts`); order
+//! without one: which ports (`choice`), addresses (`gid`) and pairs of them (`path`) to use, from what the kernel says (`facts`); order
 //! (`order`); credits (`window`). Those that do: opened ports (`adapter`), a port's part in a link (`rail`), the link
 //! itself (`link`), and how one comes about (`connect`). `verbs` is the interface to the device.
 
@@ -17,6 +17,7 @@ mod immediate;
 mod link;
 mod options;
 mod order;
+mod path;
 mod place;
 mod placing;
 mod rail;

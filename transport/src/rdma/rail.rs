@@ -32,6 +32,8 @@ pub(super) struct Rail {
     pub(super) theirs: (u64, u32),
     /// From which address to which, for messages.
     pub(super) path: String,
+    /// Bytes per packet, as verbs number them.
+    pub(super) mtu: u8,
 }
 
 /// A queue pair and its accounts.
@@ -91,7 +93,16 @@ impl Rail {
             Ok(Queue { pair, posted: 0, ended: 0, signalled: 0, receives_due: 0 })
         };
         let queues = (0..pairs).map(queue).collect::<Result<Vec<_>, RdmaError>>()?;
-        Ok(Rail { adapter: adapter.clone(), port, queues, completions, slots, theirs: (0, 0), path: String::new() })
+        Ok(Rail {
+            adapter: adapter.clone(),
+            port,
+            queues,
+            completions,
+            slots,
+            theirs: (0, 0),
+            path: String::new(),
+            mtu: adapter.mtu,
+        })
     }
 
     /// Bytes that a write can carry in itself.

@@ -149,13 +149,16 @@ impl Context {
         unsafe { BorrowedFd::borrow_raw((*self.raw).async_fd) }
     }
 
-    /// The next event, without waiting.
+    /// The next event, without waiting. After [`AsyncEvent::DeviceFatal`] no more is to be asked for.
     pub(crate) fn event(&self) -> Option<AsyncEvent> {
         let mut event = MaybeUninit::<ffi::ibv_async_event>::zeroed();
         // SAFETY: on success the library has filled the event, which is acknowledged once.
         let kind = unsafe {
             if (self.functions.get_async_event)(self.raw, event.as_mut_ptr()) != 0 {
-                return None;
+                // The kernel closes the file of a device that is removed.
+                let none_now = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+                let is_gone = !none_now.contains(&io::Error::last_os_error().kind());
+                return is_gone.then_some(AsyncEvent::DeviceFatal);
             }
             let mut event = event.assume_init();
             (self.functions.ack_async_event)(&raw mut event);

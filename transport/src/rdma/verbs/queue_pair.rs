@@ -121,16 +121,7 @@ impl QueuePair {
         attributes.rq_psn = to.their_first;
         attributes.max_dest_rd_atomic = 1;
         attributes.min_rnr_timer = RECEIVER_NOT_READY_TIMER;
-        attributes.ah_attr.dlid = to.lid;
-        attributes.ah_attr.sl = to.service_level;
-        attributes.ah_attr.port_num = to.port;
-        if let Some((index, gid)) = to.gid {
-            attributes.ah_attr.is_global = 1;
-            attributes.ah_attr.grh.dgid = ffi::ibv_gid { raw: gid };
-            attributes.ah_attr.grh.sgid_index = index;
-            attributes.ah_attr.grh.hop_limit = u8::MAX;
-            attributes.ah_attr.grh.traffic_class = to.traffic_class;
-        }
+        address(&mut attributes.ah_attr, &to);
         let set = mask::IBV_QP_STATE | mask::IBV_QP_AV | mask::IBV_QP_PATH_MTU | mask::IBV_QP_DEST_QPN;
         let set = set | mask::IBV_QP_RQ_PSN | mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER;
         self.modify(&mut attributes, set)?;
@@ -218,6 +209,20 @@ impl QueuePair {
     }
 }
 
+/// Fills in which way packets go, in attributes that are zero.
+fn address(attributes: &mut ffi::ibv_ah_attr, to: &Destination) {
+    attributes.dlid = to.lid;
+    attributes.sl = to.service_level;
+    attributes.port_num = to.port;
+    if let Some((index, gid)) = to.gid {
+        attributes.is_global = 1;
+        attributes.grh.dgid = ffi::ibv_gid { raw: gid };
+        attributes.grh.sgid_index = index;
+        attributes.grh.hop_limit = u8::MAX;
+        attributes.grh.traffic_class = to.traffic_class;
+    }
+}
+
 fn zeroed() -> ffi::ibv_qp_attr {
     // SAFETY: plain numbers, for which zeros are valid.
     unsafe { MaybeUninit::zeroed().assume_init() }
@@ -256,5 +261,47 @@ impl Drop for QueuePair {
             // SAFETY: nobody posts to it any more.
             unsafe { (self.domain.context.functions.destroy_qp)(self.raw) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(gid: Option<(u8, [u8; 16])>) -> ffi::ibv_ah_attr {
+        let to = Destination {
+            port: 2,
+            number: 9,
+            mtu: 5,
+            their_first: 1,
+            my_first: 1,
+            lid: 0x1234,
+            gid,
+            traffic_class: 106,
+            service_level: 3,
+            timeout: 17,
+            retries: 7,
+        };
+        let mut attributes = zeroed();
+        address(&mut attributes.ah_attr, &to);
+        attributes.ah_attr
+    }
+
+    #[test]
+    fn the_way_within_a_subnet_has_no_global_header() {
+        let local = filled(None);
+        assert_eq!((local.is_global, local.dlid, local.sl, local.port_num), (0, 0x1234, 3, 2));
+        assert_eq!((local.grh.sgid_index, local.grh.hop_limit, local.grh.traffic_class), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_way_by_addresses_has_one() {
+        let gid = std::array::from_fn(|at| at as u8);
+        let global = filled(Some((7, gid)));
+        assert_eq!((global.is_global, global.dlid, global.sl, global.port_num), (1, 0x1234, 3, 2));
+        // SAFETY: all views of an address are plain bytes.
+        assert_eq!(unsafe { global.grh.dgid.raw }, gid);
+        // Routed packets (RoCE v2, InfiniBand between subnets) must survive every router.
+        assert_eq!((global.grh.sgid_index, global.grh.hop_limit, global.grh.traffic_class), (7, 255, 106));
     }
 }

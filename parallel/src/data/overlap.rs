@@ -1,0 +1,38 @@
+//! How much of the sending was hidden behind the backward pass.
+
+use std::time::{Duration, Instant};
+
+/// What became of the reductions that were started, since the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overlap {
+    /// How many were started.
+    pub started: u64,
+    /// How many of them before `finish_gradients`, in the backward pass.
+    pub started_early: u64,
+    /// How many were done when they were asked for.
+    pub ready: u64,
+    /// From each start to when its result was asked for: time in which this rank did something else.
+    pub hidden: Duration,
+    /// Time in which this rank waited for results.
+    pub waited: Duration,
+}
+
+impl Overlap {
+    /// The share of the time in flight in which this rank did something else, from 0 to 1; 1 if nothing was sent. Results
+    /// that were there long before they were asked for make it look better than it is; `waited` is exact.
+    #[must_use]
+    pub fn hidden_share(&self) -> f64 {
+        let (hidden, waited) = (self.hidden.as_secs_f64(), self.waited.as_secs_f64());
+        if hidden + waited == 0.0 { 1.0 } else { hidden / (hidden + waited) }
+    }
+
+    /// Waits for something that was started at `begun`, and counts.
+    pub(crate) fn wait<T>(&mut self, begun: Instant, is_ready: bool, wait: impl FnOnce() -> T) -> T {
+        self.ready += u64::from(is_ready);
+        let asked = Instant::now();
+        self.hidden += asked - begun;
+        let result = wait();
+        self.waited += asked.elapsed();
+        result
+    }
+}

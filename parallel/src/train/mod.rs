@@ -1,0 +1,13 @@
+//! Training a [`Gpt`](crate::nn::Gpt) in any layout: the parts put together.
+//!
+//! Every part can be used without this. What is decided here is only their order: agree on the step's tokens, take the
+//! micro-batches forward and back, add gradients, clip, update.
+
+mod batch;
+mod options;
+mod stages;
+mod trainer;
+
+pub use batch::Batch;
+pub use options::{PipelineOptions, StateOptions, TrainerOptions};
+pub use trainer::{StepReport, Trainer};

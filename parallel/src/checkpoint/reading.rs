@@ -14,6 +14,9 @@ pub(super) struct Found {
     pub(super) stretch: Stretch,
 }
 
+/// Reads what lies at an offset of a file.
+pub(super) type Read<'r> = &'r mut dyn FnMut(usize, u64, &mut [u8]) -> Result<()>;
+
 /// Reads all elements of a stretch that aren't padding to `target`, from `begin` on, from wherever they lie.
 ///
 /// # Errors
@@ -22,7 +25,7 @@ pub(super) fn fill(
     wanted: &Stretch,
     found: &[Found],
     dtype: Dtype,
-    read: &mut dyn FnMut(usize, u64, &mut [u8]) -> Result<()>,
+    read: Read<'_>,
     (target, begin): (&mut Numbers, usize),
 ) -> Result<()> {
     let size = dtype.bitsize() / 8;

@@ -157,6 +157,7 @@ impl State for Cut {
         for bucket in &self.buckets {
             let mut shard = bucket.shard.lock().unwrap();
             shard.gradients.clear();
+            shard.segments.iter_mut().for_each(|segment| segment.has_gradient = false);
             let mine: Vec<f64> = (0..shard.values.len()).map(|at| shard.values.get(at)).collect();
             let mut all = vec![0.0; mine.len() * bucket.group.size()];
             bucket.group.all_gather(&mine, &mut all).unwrap();
@@ -184,7 +185,8 @@ pub fn put(numbers: &mut Numbers, at: usize, number: f64) {
 /// Gives each logical element its gradient of a step; padding has none.
 pub fn set_gradients(state: &dyn State, step: u64) {
     let set = &mut |shard: &mut Shard| {
-        for segment in &shard.segments {
+        for segment in &mut shard.segments {
+            segment.has_gradient = true;
             let (parameter, first) = (&segment.parameter, segment.first);
             let stream = Stream::new(9, parameter.name()).at(step);
             for (place, at) in segment.range.clone().enumerate() {

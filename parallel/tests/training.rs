@@ -119,6 +119,9 @@ fn what_is_said_wrongly_of_a_parameter_is_an_error_before_the_first_step() {
     }
 }
 
+/// A parameter's name, the logical indices of its elements, and its elements.
+type Value = (String, Vec<Option<u64>>, Vec<f64>);
+
 #[test]
 fn five_steps_are_those_of_one_process() {
     let train = |layout: &str, along: &[Axis], clip: Option<Clip>| {
@@ -130,7 +133,7 @@ fn five_steps_are_those_of_one_process() {
                 let outcome = end_step(mesh, &ownership, &state, &mut optimizer, None, &ending(clip)).unwrap();
                 assert!(matches!(outcome, Outcome::Updated { norm } if norm.is_some() == clip.is_some()));
             }
-            let values: Vec<(String, Vec<Option<u64>>, Vec<f64>)> = state
+            let values: Vec<Value> = state
                 .parameters()
                 .iter()
                 .map(|parameter| {
@@ -141,7 +144,7 @@ fn five_steps_are_those_of_one_process() {
             (logical_hash(mesh, &ownership, &state).unwrap(), values)
         })
     };
-    let by_name = |values: &[(String, Vec<Option<u64>>, Vec<f64>)]| {
+    let by_name = |values: &[Value]| {
         values
             .iter()
             .map(|(name, _, value)| (name.clone(), value.clone()))

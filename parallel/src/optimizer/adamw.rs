@@ -1,7 +1,7 @@
 //! AdamW: Adam with weight decay that is not a part of the gradient (Loshchilov & Hutter, ICLR 2019).
 
 use super::kernel::{Real, Slices, Stretched, Update};
-use super::optimizer::Rule;
+use super::update::Rule;
 
 /// AdamW's constants.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]

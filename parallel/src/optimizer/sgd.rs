@@ -1,7 +1,7 @@
 //! Stochastic gradient descent, with momentum or without.
 
 use super::kernel::{Real, Slices, Stretched, Update};
-use super::optimizer::Rule;
+use super::update::Rule;
 
 /// Where the step is taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]

@@ -1,8 +1,8 @@
 //! The end of a training step, in the one order that is right: agree on overflow, take the norm, clip, update, publish.
 
 use super::norm::{Clip, gradient_norm};
-use super::optimizer::{Optimizer, Step};
 use super::ownership::Ownership;
+use super::update::{Optimizer, Step};
 use crate::error::{Error, Result};
 use crate::mesh::Mesh;
 use crate::precision::{LossScaler, overflowed};

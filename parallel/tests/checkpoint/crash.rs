@@ -45,11 +45,11 @@ fn a_failure_at_any_call_leaves_a_good_one() {
                 let before = run.progress();
                 let outcome = saver.save(&run.ownership, &run.state, &before);
                 let fired = left.swap(usize::MAX, Ordering::SeqCst) > call && mesh.rank() == failing_rank;
-                let latest = all_are_whole(directory.path()).unwrap();
                 let Err(error) = outcome else {
                     // Either the call failed after the commit, when old ones are removed, or there was none of that number.
                     good = saver.wait().unwrap().unwrap();
                     assert_eq!(good.hash, run.hash());
+                    mesh.world().barrier().unwrap();
                     let mut fired = [u8::from(fired)];
                     mesh.world().broadcast(&mut fired, failing_rank).unwrap();
                     if fired == [0] {
@@ -58,12 +58,15 @@ fn a_failure_at_any_call_leaves_a_good_one() {
                     continue;
                 };
                 let said = error.to_string();
-                assert!(said.contains("today") && said.contains("checkpoint-"), "{said}");
+                assert!(said.contains("today"), "{said}");
                 assert!(mesh.rank() == failing_rank || said.contains(&format!("rank {failing_rank}")), "{said}");
+                let latest = all_are_whole(directory.path()).unwrap();
                 assert!([good.hash, run.hash()].contains(&latest.hash()), "call {call}");
                 mesh.world().barrier().unwrap();
                 run.save(&mut saver);
                 good = saver.wait().unwrap().unwrap();
+                // Rank 0 may be removing old ones.
+                mesh.world().barrier().unwrap();
                 let latest = all_are_whole(directory.path()).unwrap();
                 assert_eq!((latest.path(), latest.hash(), good.hash), (&*good.path, run.hash(), run.hash()));
                 mesh.world().barrier().unwrap();

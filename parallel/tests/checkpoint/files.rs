@@ -70,11 +70,10 @@ pub fn failing_at(call: Arc<AtomicUsize>) -> impl Fn(&str) -> io::Result<()> + S
 pub fn gate(waits: Sender<()>, goes_on: Receiver<()>) -> impl Fn(&str) -> io::Result<()> + Send + Sync {
     let gate = Mutex::new(Some((waits, goes_on)));
     move |what| {
-        if what == "write" {
-            if let Some((waits, goes_on)) = gate.lock().unwrap().take() {
-                waits.send(()).unwrap();
-                goes_on.recv().map_err(io::Error::other)?;
-            }
+        let first = if what == "write" { gate.lock().unwrap().take() } else { None };
+        if let Some((waits, goes_on)) = first {
+            waits.send(()).unwrap();
+            goes_on.recv().map_err(io::Error::other)?;
         }
         Ok(())
     }

@@ -76,15 +76,15 @@ pub fn model(mesh: &Mesh, dtype: DType) -> Vec<Parameter> {
     root.parameters()
 }
 
-/// A state of flat vectors, each cut evenly over the ranks along some axes.
+/// A state of flat vectors, each cut evenly over the ranks along some axes, on which the parameters in it don't vary anyway.
 pub struct Cut {
     parameters: Vec<Parameter>,
     along: Vec<Axis>,
-    group: Arc<Communicator>,
     buckets: Vec<Bucket>,
 }
 
 struct Bucket {
+    group: Arc<Communicator>,
     /// The parameters, and where each begins in the vector.
     places: Vec<(Parameter, usize)>,
     shard: Mutex<Shard>,
@@ -92,8 +92,8 @@ struct Bucket {
 
 impl Cut {
     pub fn new(mesh: &Mesh, parameters: Vec<Parameter>, along: &[Axis]) -> Cut {
-        let group = mesh.group(along).unwrap();
-        let bucket = |parameters: &[Parameter]| {
+        let bucket = |(parameters, along): (&[Parameter], &[Axis])| {
+            let group = mesh.group(along).unwrap();
             let whole = Shard::of(parameters).unwrap();
             let places =
                 whole.segments.iter().map(|segment| (segment.parameter.clone(), segment.range.start)).collect();
@@ -114,12 +114,23 @@ impl Cut {
             };
             let segments = whole.segments.iter().filter_map(segment).collect();
             let gradients = values.zeros_alike();
-            Bucket { places, shard: Mutex::new(Shard { segments, values, gradients, moments: Default::default() }) }
+            Bucket {
+                group,
+                places,
+                shard: Mutex::new(Shard { segments, values, gradients, moments: Default::default() }),
+            }
         };
+        let axes_of = |parameter: &Parameter| -> Vec<Axis> {
+            along.iter().copied().filter(|axis| parameter.spread().along(*axis) != Kind::Varying).collect()
+        };
+        let (experts, others): (Vec<_>, Vec<_>) =
+            parameters.iter().cloned().partition(|parameter| axes_of(parameter).len() < along.len());
         // Buckets of several sizes, so that cuts fall anywhere.
-        let (head, tail) = parameters.split_at(parameters.len().min(3));
-        let buckets = [head, tail].into_iter().filter(|some| !some.is_empty()).map(bucket).collect();
-        Cut { buckets, parameters, along: along.to_vec(), group }
+        let (head, tail) = others.split_at(others.len().min(3));
+        let of_experts: Vec<Axis> = along.iter().copied().filter(|axis| *axis != Axis::Ep).collect();
+        let buckets = [(head, along), (tail, along), (&experts, &of_experts)];
+        let buckets = buckets.into_iter().filter(|(some, _)| !some.is_empty()).map(bucket).collect();
+        Cut { buckets, parameters, along: along.to_vec() }
     }
 }
 
@@ -146,9 +157,10 @@ impl State for Cut {
         for bucket in &self.buckets {
             let mut shard = bucket.shard.lock().unwrap();
             shard.gradients.clear();
+            shard.segments.iter_mut().for_each(|segment| segment.has_gradient = false);
             let mine: Vec<f64> = (0..shard.values.len()).map(|at| shard.values.get(at)).collect();
-            let mut all = vec![0.0; mine.len() * self.group.size()];
-            self.group.all_gather(&mine, &mut all).unwrap();
+            let mut all = vec![0.0; mine.len() * bucket.group.size()];
+            bucket.group.all_gather(&mine, &mut all).unwrap();
             for (parameter, begin) in &bucket.places {
                 let numbers = all[*begin..begin + parameter.part().len()].to_vec();
                 let value = Tensor::from_vec(numbers, parameter.part().shape(), &candle_core::Device::Cpu)?;
@@ -173,7 +185,8 @@ pub fn put(numbers: &mut Numbers, at: usize, number: f64) {
 /// Gives each logical element its gradient of a step; padding has none.
 pub fn set_gradients(state: &dyn State, step: u64) {
     let set = &mut |shard: &mut Shard| {
-        for segment in &shard.segments {
+        for segment in &mut shard.segments {
+            segment.has_gradient = true;
             let (parameter, first) = (&segment.parameter, segment.first);
             let stream = Stream::new(9, parameter.name()).at(step);
             for (place, at) in segment.range.clone().enumerate() {

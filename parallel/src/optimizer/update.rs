@@ -6,7 +6,7 @@ use super::group::{Group, GroupOptions, is_matrix};
 use super::kernel::{Slices, Update, slices};
 use crate::error::{Error, Result};
 use crate::parameter::Parameter;
-use crate::state::{Numbers, Segment, Shard, State};
+use crate::state::{Numbers, Shard, State};
 
 /// What makes new values of gradients, element by element.
 ///
@@ -115,24 +115,18 @@ impl Optimizer {
     pub fn step(&mut self, state: &dyn State, step: &Step) -> Result<()> {
         check(step)?;
         let mut missed = BTreeSet::new();
-        state.visit(&mut |shard| self.update(shard, step, &has_gradient, &mut missed))?;
+        state.visit(&mut |shard| self.update(shard, step, &mut missed))?;
         missed.into_iter().for_each(|name| *self.count.missed.entry(name).or_default() += 1);
         self.count.steps += 1;
         Ok(())
     }
 
-    fn update(
-        &self,
-        shard: &mut Shard,
-        step: &Step,
-        has_gradient: &dyn Fn(&Segment) -> bool,
-        missed: &mut BTreeSet<String>,
-    ) -> Result<()> {
+    fn update(&self, shard: &mut Shard, step: &Step, missed: &mut BTreeSet<String>) -> Result<()> {
         let Shard { segments, values, gradients, moments } = shard;
         let mut moments = in_order(self.moments(), values, moments)?;
         for segment in segments {
             let name = segment.parameter.name();
-            if !has_gradient(segment) {
+            if !segment.has_gradient {
                 missed.insert(name.to_owned());
                 continue;
             }
@@ -150,11 +144,6 @@ impl Optimizer {
         }
         Ok(())
     }
-}
-
-/// Whether any rank computed a gradient of what a segment holds.
-fn has_gradient(segment: &Segment) -> bool {
-    segment.has_gradient
 }
 
 fn check(step: &Step) -> Result<()> {

@@ -4,6 +4,7 @@ use super::*;
 use crate::optimizer::{AdamW, Momentum, Sgd};
 use crate::parameter::Part;
 use crate::random::Stream;
+use crate::state::Segment;
 use crate::value::Spread;
 
 /// A matrix `w` and a vector `b`, in one shard with a hole of padding.
@@ -29,9 +30,10 @@ fn numbers(numbers: &Numbers) -> Vec<f64> {
     (0..numbers.len()).map(|at| numbers.get(at)).collect()
 }
 
-fn update(optimizer: &mut Optimizer, shard: &mut Shard, step: &Step, has_gradient: &dyn Fn(&Segment) -> bool) {
+fn update(optimizer: &mut Optimizer, shard: &mut Shard, step: &Step, has_gradient: impl Fn(&Segment) -> bool) {
+    shard.segments.iter_mut().for_each(|segment| segment.has_gradient = has_gradient(segment));
     let mut missed = BTreeSet::new();
-    optimizer.update(shard, step, has_gradient, &mut missed).unwrap();
+    optimizer.update(shard, step, &mut missed).unwrap();
     missed.into_iter().for_each(|name| *optimizer.count.missed.entry(name).or_default() += 1);
     optimizer.count.steps += 1;
 }
@@ -66,7 +68,7 @@ fn adamw_is_the_textbooks() {
         for step in 0..5 {
             set_gradients(&mut shard, step);
             gradients.push(numbers(&shard.gradients));
-            update(&mut optimizer, &mut shard, &STEP, &|_| true);
+            update(&mut optimizer, &mut shard, &STEP, |_| true);
         }
         let (decayed, not) = (adamw_by_sums(&begin, &gradients, 0.1), adamw_by_sums(&begin, &gradients, 0.0));
         for (at, value) in numbers(&shard.values).into_iter().enumerate() {
@@ -86,7 +88,7 @@ fn sgd_is_the_textbooks() {
             for step in 0..4 {
                 set_gradients(&mut shard, step);
                 gradients.push(numbers(&shard.gradients));
-                update(&mut optimizer, &mut shard, &STEP, &|_| true);
+                update(&mut optimizer, &mut shard, &STEP, |_| true);
             }
             for (at, value) in numbers(&shard.values).into_iter().enumerate() {
                 // The velocity after step t is the sum of momentum^(t-k) g_k.
@@ -111,7 +113,7 @@ fn weight_decay_of_sgd_is_a_part_of_the_gradient() {
     let mut shard = shard(DType::F64);
     let begin = numbers(&shard.values);
     let mut optimizer = Optimizer::new(Sgd { weight_decay: 0.5, ..Sgd::default() });
-    update(&mut optimizer, &mut shard, &STEP, &|_| true);
+    update(&mut optimizer, &mut shard, &STEP, |_| true);
     for (value, begin) in numbers(&shard.values).iter().zip(begin) {
         assert!((value - 0.95 * begin).abs() < 1e-15);
     }
@@ -123,16 +125,16 @@ fn a_parameter_without_gradients_stays_and_its_first_step_comes_later() {
     let begin = numbers(&late.values);
     for step in 0..3 {
         set_gradients(&mut late, step);
-        update(&mut optimizer, &mut late, &STEP, &|segment| segment.parameter.name() == "b");
+        update(&mut optimizer, &mut late, &STEP, |segment| segment.parameter.name() == "b");
     }
     assert_eq!(numbers(&late.values)[..6], begin[..6]);
     assert!(late.moments.values().all(|moment| numbers(moment)[..6] == [0.0; 6]));
     assert_eq!((optimizer.count().steps, optimizer.count().missed["w"]), (3, 3));
     set_gradients(&mut late, 3);
-    update(&mut optimizer, &mut late, &STEP, &|_| true);
+    update(&mut optimizer, &mut late, &STEP, |_| true);
     let (mut fresh, mut first) = (shard(DType::F64), adamw());
     set_gradients(&mut fresh, 3);
-    update(&mut first, &mut fresh, &STEP, &|_| true);
+    update(&mut first, &mut fresh, &STEP, |_| true);
     assert_eq!(numbers(&late.values)[..6], numbers(&fresh.values)[..6]);
 }
 
@@ -145,7 +147,7 @@ fn groups_are_tried_in_order() {
     let mut shard = shard(DType::F64);
     let begin = numbers(&shard.values);
     set_gradients(&mut shard, 0);
-    update(&mut optimizer, &mut shard, &STEP, &|_| true);
+    update(&mut optimizer, &mut shard, &STEP, |_| true);
     let end = numbers(&shard.values);
     assert!(end[..6] == begin[..6] && (6..10).all(|at| end[at] != begin[at]));
 }
@@ -165,6 +167,6 @@ fn senseless_numbers_are_refused() {
     }
     let mut shard = shard(DType::F64);
     shard.moments.insert("first_moment".into(), Numbers::F64(vec![0.0; 3]));
-    let error = adamw().update(&mut shard, &STEP, &|_| true, &mut BTreeSet::new()).unwrap_err().to_string();
+    let error = adamw().update(&mut shard, &STEP, &mut BTreeSet::new()).unwrap_err().to_string();
     assert!(error.contains("first_moment has 3"), "{error}");
 }

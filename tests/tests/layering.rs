@@ -19,7 +19,7 @@ struct Source {
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for folder in ["transport", "comm", "tools", "benches", "tests"] {
+    for folder in ["transport", "comm", "parallel", "tools", "benches", "tests"] {
         collect(&root().join(folder), &mut found);
     }
     assert!(found.len() > 200, "only {} sources were found", found.len());
@@ -121,7 +121,7 @@ fn is_test(path: &str) -> bool {
 }
 
 fn is_library(path: &str) -> bool {
-    path.starts_with("comm/src/") || path.starts_with("transport/src/")
+    ["comm/src/", "transport/src/", "parallel/src/"].iter().any(|crate_| path.starts_with(crate_))
 }
 
 /// Checks that none of `words` is in the code of the files that `applies` picks.
@@ -212,15 +212,26 @@ fn only_the_engine_and_its_users_know_links() {
 }
 
 #[test]
+fn the_parallel_layer_names_axes() {
+    let parallel = |path: &str| path.starts_with("parallel/src/");
+    check_absent("parallel knows no link and no algorithm", parallel, &["paceline_transport", "LinkKind", "algorithm"]);
+    let pure = |path: &str| {
+        path.starts_with("parallel/src/mesh/")
+            || path.starts_with("parallel/src/pipeline/") && !path.starts_with("parallel/src/pipeline/run/")
+    };
+    check_absent("layouts and schedules know no tensor", pure, &["candle_core", "Tensor"]);
+}
+
+#[test]
 fn arrows_between_crates_point_down() {
     let manifest = |name: &str| std::fs::read_to_string(root().join(name).join("Cargo.toml")).expect("a manifest");
     let uses = |text: &str, name: &str| text.lines().any(|line| line.starts_with(&format!("paceline-{name}.")));
-    for (name, below) in [("transport", &[][..]), ("comm", &["transport"])] {
-        for other in ["transport", "comm", "tools", "benches", "tests"].iter().filter(|other| **other != name) {
+    for (name, below) in [("transport", &[][..]), ("comm", &["transport"]), ("parallel", &["comm"])] {
+        for other in ["transport", "comm", "parallel", "tools", "benches", "tests"].iter().filter(|other| **other != name) {
             assert!(!uses(&manifest(name), other) || below.contains(other), "{name} must not use {other}");
         }
     }
-    for name in ["transport", "comm", "tools", "benches"] {
+    for name in ["transport", "comm", "parallel", "tools", "benches"] {
         assert!(!uses(&manifest(name), "tests"), "nothing uses the tests");
     }
     assert!(uses(&manifest("comm"), "transport"), "the check sees what there is");

@@ -2,8 +2,8 @@
 //!
 //! [`Layout`] is arithmetic on rank numbers; [`Mesh`] makes communicators of its groups.
 
+mod groups;
 mod layout;
-mod mesh;
 
+pub use groups::{Mesh, MeshOptions};
 pub use layout::{Axis, Layout};
-pub use mesh::{Mesh, MeshOptions};

@@ -61,7 +61,7 @@ impl Stream {
     pub fn below(self, index: u64, end: u64) -> u64 {
         assert!(end > 0, "no number is below 0");
         let [a, b, ..] = self.words(index);
-        (u128::from(join(a, b)) * u128::from(end) >> 64) as u64
+        ((u128::from(join(a, b)) * u128::from(end)) >> 64) as u64
     }
 }
 

@@ -156,7 +156,7 @@ fn further(unit: &Unit, axes: &[Axes]) -> Vec<(Vec<Axis>, Vec<Range<usize>>)> {
     let len = unit.shard.values.len();
     if axes.iter().all(|other| other.further == axes[0].further) {
         let axes = axes[0].further.clone();
-        return if axes.is_empty() { Vec::new() } else { vec![(axes, Vec::from([0..len]))] };
+        return if axes.is_empty() { Vec::new() } else { vec![(axes, std::iter::once(0..len).collect())] };
     }
     let mut found: BTreeMap<Vec<Axis>, Vec<Range<usize>>> = BTreeMap::new();
     for segment in &unit.shard.segments {

@@ -108,7 +108,7 @@ impl Trainer {
         };
         ties.publish()?;
         let ownership = Ownership::agree(&mesh, state.as_ref())?;
-        let scaler = options.scaler.clone().map(LossScaler::new).transpose()?;
+        let scaler = options.scaler.map(LossScaler::new).transpose()?;
         let pipeline = Pipeline::new(plan, pipeline_group.clone(), stages.models.clone())?.with_ties(ties);
         Ok(Trainer { mesh, options, stages, pipeline_group, data_group, pipeline, state, ownership, optimizer, scaler })
     }

@@ -3,8 +3,8 @@
 //! The idea and the four kinds are those of `spmd_types` (a checker for PyTorch); here the tags travel with the values.
 
 mod kind;
-mod value;
+mod tagged;
 
 pub(crate) use kind::Together;
 pub use kind::{Kind, Spread};
-pub use value::Value;
+pub use tagged::Value;

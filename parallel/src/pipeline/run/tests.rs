@@ -61,8 +61,11 @@ impl Stage for Layer {
     }
 }
 
+/// Stages by number, and the parameters of each.
+type Built = (BTreeMap<u32, Arc<dyn Stage>>, BTreeMap<u32, Vec<Parameter>>);
+
 /// The stages of these numbers, and their parameters; the last stage's weight is the first one's if they are tied.
-fn build(numbers: &[u32], stages: u32, tied: bool) -> (BTreeMap<u32, Arc<dyn Stage>>, BTreeMap<u32, Vec<Parameter>>) {
+fn build(numbers: &[u32], stages: u32, tied: bool) -> Built {
     let builder = Builder::new(ParameterOptions { seed: 5, dtype: DType::F64 });
     let (mut models, mut parameters) = (BTreeMap::<u32, Arc<dyn Stage>>::new(), BTreeMap::new());
     for number in numbers {

@@ -227,7 +227,9 @@ fn arrows_between_crates_point_down() {
     let manifest = |name: &str| std::fs::read_to_string(root().join(name).join("Cargo.toml")).expect("a manifest");
     let uses = |text: &str, name: &str| text.lines().any(|line| line.starts_with(&format!("paceline-{name}.")));
     for (name, below) in [("transport", &[][..]), ("comm", &["transport"]), ("parallel", &["comm"])] {
-        for other in ["transport", "comm", "parallel", "tools", "benches", "tests"].iter().filter(|other| **other != name) {
+        for other in
+            ["transport", "comm", "parallel", "tools", "benches", "tests"].iter().filter(|other| **other != name)
+        {
             assert!(!uses(&manifest(name), other) || below.contains(other), "{name} must not use {other}");
         }
     }

@@ -12,8 +12,8 @@ use paceline_parallel::parameter::{Builder, ParameterOptions};
 use paceline_parallel::tensor::TensorParallel;
 use paceline_parallel::value::Value;
 
+use super::model::{BATCH, LEN, MICRO_BATCHES, gpt2, layout, llama, run};
 use crate::common::{Local, assert_close, gradients, logical, ranks, stir, tokens};
-use crate::model::{BATCH, LEN, MICRO_BATCHES, gpt2, layout, llama, run};
 
 /// Each stage's gradients, and the loss.
 fn staged(config: &GptConfig, sequence: bool, comm: Communicator) -> (f64, Vec<BTreeMap<String, Local>>) {

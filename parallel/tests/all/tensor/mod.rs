@@ -2,8 +2,6 @@
 
 #![cfg(feature = "candle")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod counts;
 mod differences;
 mod equal;

@@ -12,9 +12,9 @@ use paceline_parallel::checkpoint::{Checkpoint, Saver, SaverOptions};
 use paceline_parallel::mesh::Axis;
 use paceline_parallel::random::Stream;
 
+use super::files::{Asked, failing_at};
+use super::resume::Run;
 use crate::cut::on_ranks;
-use crate::files::{Asked, failing_at};
-use crate::resume::Run;
 
 /// Leaves the latest committed checkpoint as it should be, and nothing else that looks like one.
 fn all_are_whole(directory: &Path) -> Option<Checkpoint> {
@@ -150,7 +150,7 @@ fn kill_9_leaves_the_last_good_one() {
     let mut steps = 0;
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::saves_until_it_is_killed", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "checkpoint::crash::saves_until_it_is_killed", "--nocapture", "--test-threads=1"])
             .env(DIRECTORY, directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

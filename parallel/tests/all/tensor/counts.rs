@@ -4,8 +4,8 @@ use paceline_comm::Collective::{self, AllGather, AllReduce, ReduceScatter};
 use paceline_parallel::nn::{GptConfig, Recompute};
 use paceline_parallel::tensor::TensorParallel;
 
+use super::model::{BATCH, LEN, Layout, Model, gpt2, layout, llama};
 use crate::common::ranks;
-use crate::model::{BATCH, LEN, Layout, Model, gpt2, layout, llama};
 
 /// Of [batch, positions, width] or [batch, positions], in f64.
 fn bytes(config: &GptConfig) -> (u64, u64) {

@@ -3,8 +3,8 @@
 use candle_core::DType;
 use paceline_parallel::nn::{GptConfig, Recompute};
 
+use super::model::{BATCH, LEN, Layout, MICRO_BATCHES, gpt2, layout, llama, run, uneven};
 use crate::common::{assert_close, difference};
-use crate::model::{BATCH, LEN, Layout, MICRO_BATCHES, gpt2, layout, llama, run, uneven};
 
 fn check(name: &str, config: &GptConfig, dtype: DType, tolerance: f64) {
     let of_type = |layout: Layout| Layout { dtype, ..layout };

@@ -12,8 +12,8 @@ use paceline_parallel::tensor::{ColumnLinear, Columns, RowLinear, Rows, TensorPa
 use paceline_parallel::value::{Kind, Spread, Value};
 use paceline_parallel::{Error, Group};
 
+use super::model::{LEN, Model, gpt2, layout, llama, run};
 use crate::common::{difference, gradients, logical, numbers, ranks, tokens};
-use crate::model::{LEN, Model, gpt2, layout, llama, run};
 
 /// A norm and a feed-forward layer. `entering` stands between them.
 fn pair(size: usize, entering: impl Fn(Value, &Group) -> Value + Sync) -> BTreeMap<String, Vec<f64>> {

@@ -11,8 +11,8 @@ use paceline_parallel::parameter::{Parameter, Part};
 use paceline_parallel::state::State;
 use paceline_parallel::value::Spread;
 
+use super::resume::Run;
 use crate::cut::{Cut, on_ranks};
-use crate::resume::Run;
 
 fn parameter(name: &str, shape: &[usize], dtype: DType) -> Parameter {
     let value = Tensor::ones(shape, dtype, &Device::Cpu).unwrap();

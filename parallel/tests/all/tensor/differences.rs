@@ -4,8 +4,8 @@ use candle_core::{Device, Tensor};
 use paceline_parallel::nn::{GptConfig, HeadKind, parameters_without_gradient};
 use paceline_parallel::random::Stream;
 
+use super::model::{MICRO_BATCHES, Model, gpt2, layout, llama, uneven};
 use crate::common::{gradients, numbers, ranks};
-use crate::model::{MICRO_BATCHES, Model, gpt2, layout, llama, uneven};
 use paceline_parallel::mesh::Axis;
 
 const WEIGHTS: u64 = 20;

@@ -1,11 +1,9 @@
 //! Data parallel against one process: the same numbers, and no byte more than the formulas say.
 
-mod mlp;
-
 use std::sync::Arc;
 
+use crate::mlp::{Model, TOKENS, alone, close, descend, give, numbers, ranks, values};
 use candle_core::{DType, Device, Tensor};
-use mlp::{Model, TOKENS, alone, close, descend, give, numbers, ranks, values};
 use paceline_comm::Collective;
 use paceline_parallel::data::hook::{Ordered, PowerSgd, PowerSgdOptions, Rounded};
 use paceline_parallel::data::{CommHook, Progress, Replicated, ReplicatedOptions, Unused};

@@ -1,10 +1,7 @@
 //! The end of a training step, the same in every layout: norm, clipping, overflow, updates.
 
-#[path = "cut/mod.rs"]
-mod cut;
-
+use crate::cut::{Cut, ELEMENTS, LAYOUTS, fill_gradients, model, on_ranks, put, set_gradients};
 use candle_core::DType;
-use cut::{Cut, ELEMENTS, LAYOUTS, fill_gradients, model, on_ranks, put, set_gradients};
 use paceline_parallel::checkpoint::logical_hash;
 use paceline_parallel::mesh::{Axis, Mesh};
 use paceline_parallel::optimizer::{

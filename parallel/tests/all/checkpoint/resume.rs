@@ -15,8 +15,8 @@ use paceline_parallel::precision::{LossScaler, LossScalerOptions, Overflow};
 use paceline_parallel::samples::{Order, Sampler, Shuffle};
 use paceline_parallel::state::State;
 
+use super::files::{Asked, gate};
 use crate::cut::{Cut, LAYOUTS, fill_gradients, model, on_ranks, set_gradients};
-use crate::files::{Asked, gate};
 
 /// A run: what a training loop holds.
 pub struct Run<'m> {

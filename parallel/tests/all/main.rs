@@ -1,0 +1,13 @@
+//! Training on ranks that are threads or processes: every part, and all of them together, against one process.
+//!
+//! One program, since linking each of several would take longer than running them.
+
+mod checkpoint;
+mod common;
+mod cut;
+mod data;
+mod layouts;
+mod mlp;
+mod sharded;
+mod tensor;
+mod training;

@@ -37,7 +37,7 @@ impl Keeper for Sum {
 
 impl Ties {
     /// Finds out which parameters are where, and takes the copies among this rank's. `stages` are the parameters of each stage
-    /// here. What is left for this rank's state is [`Ties::kept`].
+    /// here. The parameters that are left are this rank's state's.
     ///
     /// The owner is the rank that takes the first micro-batch through the lowest stage that has the parameter.
     ///

@@ -110,6 +110,7 @@ pub(super) fn build(units: Vec<Vec<Parameter>>, mesh: &Mesh, options: ShardedOpt
         completions: 0,
         is_first_step: true,
         flights: VecDeque::new(),
+        abandoned: Vec::new(),
         predictor: Predictor::default(),
         log: Log::default(),
         role: Role::Alike,
@@ -146,7 +147,8 @@ fn begin(unit: &mut Unit, axes: &[Axes], groups: &Groups, shard: &Group, stage: 
     unit.give(&Elements::of(&flat.tensor(0..unit.len, unit.len, unit.dtype)?)?)?;
     if stage == Stage::Parameters {
         unit.round_block()?;
-        unit.release();
+        let coming = unit.release();
+        assert!(coming.is_none(), "nothing has been gathered yet");
     }
     Ok(())
 }
@@ -156,7 +158,8 @@ fn further(unit: &Unit, axes: &[Axes]) -> Vec<(Vec<Axis>, Vec<Range<usize>>)> {
     let len = unit.shard.values.len();
     if axes.iter().all(|other| other.further == axes[0].further) {
         let axes = axes[0].further.clone();
-        return if axes.is_empty() { Vec::new() } else { vec![(axes, std::iter::once(0..len).collect())] };
+        let all = std::iter::once(0..len).collect();
+        return if axes.is_empty() { Vec::new() } else { vec![(axes, all)] };
     }
     let mut found: BTreeMap<Vec<Axis>, Vec<Range<usize>>> = BTreeMap::new();
     for segment in &unit.shard.segments {

@@ -61,6 +61,8 @@ pub(super) struct Inside {
     pub(super) completions: u64,
     pub(super) is_first_step: bool,
     pub(super) flights: VecDeque<Flight>,
+    /// Gathers of values that weren't needed in the end, and may still be going on.
+    pub(super) abandoned: Vec<Started>,
     pub(super) predictor: Predictor,
     pub(super) log: Log,
     pub(super) role: Role,

@@ -157,10 +157,13 @@ impl Unit {
         Ok(())
     }
 
-    /// Lets the values go.
-    pub(super) fn release(&mut self) {
+    /// Lets the values go. What is on its way is handed back: it goes on.
+    pub(super) fn release(&mut self) -> Option<Started> {
         self.parameters.iter().for_each(Parameter::release);
-        self.place = Place::Away;
+        match std::mem::replace(&mut self.place, Place::Away) {
+            Place::Coming(started, _) => Some(started),
+            Place::Here | Place::Away => None,
+        }
     }
 
     /// Takes the block's values from the master values.

@@ -30,9 +30,10 @@ impl Keep {
             let stays = place == wanted || ahead.contains(&place);
             let may_go = unit.is_done || self.options.reshard == Reshard::AfterForward;
             if !stays && may_go && !matches!(unit.place, Place::Away) {
-                unit.release();
+                inside.abandoned.extend(unit.release());
             }
         }
+        inside.abandoned.retain(|started| !started.is_ready());
         for place in std::iter::once(wanted).chain(ahead) {
             if matches!(inside.units[place].place, Place::Away) {
                 self.note(inside, Event::Gather(place))?;
@@ -83,7 +84,9 @@ impl Keep {
     /// Lets all values go that are sharded.
     pub(super) fn release_all(&self, inside: &mut Inside) {
         if self.options.stage == Stage::Parameters {
-            inside.units.iter_mut().filter(|unit| !matches!(unit.place, Place::Away)).for_each(Unit::release);
+            let Inside { units, abandoned, .. } = inside;
+            let here = units.iter_mut().filter(|unit| !matches!(unit.place, Place::Away));
+            abandoned.extend(here.filter_map(Unit::release));
         }
     }
 

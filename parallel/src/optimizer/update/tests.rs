@@ -1,3 +1,5 @@
+//! Rules against their formulas, element by element.
+
 use candle_core::{DType, Device, Tensor};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Drawings against what they should show.
+
 use super::*;
 use crate::pipeline::price::{Costs, Overlap, price};
 use crate::pipeline::{Kind, Placement, SCHEDULES, Shape, schedule_row};

@@ -1,3 +1,5 @@
+//! Layers are divided as asked, and by weights as well as can be.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tables are read as they are written, and errors name the place.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -10,3 +10,5 @@ mod files;
 mod refused;
 #[path = "checkpoint/resume.rs"]
 mod resume;
+#[path = "checkpoint/states.rs"]
+mod states;

@@ -82,7 +82,8 @@ fn what_is_said_wrongly_of_a_parameter_is_an_error_before_the_first_step() {
     let whole = Part::all(&[4, 2]);
     let cut = |mesh: &Mesh, axis| whole.clone().piece(0, mesh.coordinate(axis), mesh.size(axis));
     type Makes<'m> = &'m (dyn Fn(&Mesh) -> (String, Part, Spread) + Sync);
-    let cases: [(&str, &[Axis], Makes, Option<&str>); 7] = [
+    let cases: [(&str, &[Axis], Makes, Option<&str>); 8] = [
+        ("pp=2", &[], &|mesh| ("w".into(), cut(mesh, Axis::Pp), varying(Axis::Pp)), None),
         ("tp=2", &[], &|mesh| ("w".into(), cut(mesh, Axis::Tp), varying(Axis::Tp)), None),
         ("tp=2", &[], &|mesh| ("w".into(), cut(mesh, Axis::Tp), Spread::invariant()), Some("w has 8 elements")),
         ("pp=2", &[], &|mesh| (format!("w{}", mesh.rank()), whole.clone(), varying(Axis::Pp)), None),

@@ -4,3 +4,4 @@ mod crash;
 mod files;
 mod refused;
 mod resume;
+mod states;

@@ -125,8 +125,8 @@ impl Cut {
         };
         let (experts, others): (Vec<_>, Vec<_>) =
             parameters.iter().cloned().partition(|parameter| axes_of(parameter).len() < along.len());
-        // Buckets of several sizes, so that cuts fall anywhere.
-        let (head, tail) = others.split_at(others.len().min(3));
+        // Buckets of several sizes, so that cuts fall anywhere, and elsewhere in a tensor that two stages have.
+        let (head, tail) = others.split_at(others.len().min(3 - mesh.coordinate(Axis::Pp) % 2));
         let of_experts: Vec<Axis> = along.iter().copied().filter(|axis| *axis != Axis::Ep).collect();
         let buckets = [(head, along), (tail, along), (&experts, &of_experts)];
         let buckets = buckets.into_iter().filter(|(some, _)| !some.is_empty()).map(bucket).collect();

@@ -1,7 +1,7 @@
 //! The state of a model that every rank has whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::DType;
 use paceline_comm::Collective;
@@ -220,9 +220,8 @@ fn gathered(members: &[usize], inside: &Inside, parameters: &[Parameter]) -> Res
 impl Drop for Replicated {
     /// The parameters know the reducer, and it the parameters: without this both would stay, and with them the communicators.
     fn drop(&mut self) {
-        if let Ok(mut inside) = self.reducer.inside.lock() {
-            inside.buckets.clear();
-        }
+        // A visit that panicked has left it as it is.
+        self.reducer.inside.lock().unwrap_or_else(PoisonError::into_inner).buckets.clear();
     }
 }
 

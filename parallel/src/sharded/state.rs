@@ -1,6 +1,6 @@
 //! The state of a model that is cut among ranks.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use paceline_comm::Collective;
 
@@ -203,18 +203,18 @@ impl State for Sharded {
 impl Drop for Sharded {
     /// The parameters know their keeper, and it the parameters: without this both would stay, and with them the communicators.
     fn drop(&mut self) {
-        if let Ok(mut inside) = self.keep.inside.lock() {
-            self.keep.release_all(&mut inside);
-            // Ranks that are slower still need this one for what they started together. Not if it fails: then they learn at once.
-            if !std::thread::panicking() {
-                let flights = std::mem::take(&mut inside.flights).into_iter().map(|flight| flight.started);
-                for started in std::mem::take(&mut inside.abandoned).into_iter().chain(flights) {
-                    let _ = started.wait(String::new);
-                }
+        // A visit that panicked has left it as it is.
+        let mut inside = self.keep.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep.release_all(&mut inside);
+        // Ranks that are slower still need this one for what they started together. Not if it fails: then they learn at once.
+        if !std::thread::panicking() {
+            let flights = std::mem::take(&mut inside.flights).into_iter().map(|flight| flight.started);
+            for started in std::mem::take(&mut inside.abandoned).into_iter().chain(flights) {
+                let _ = started.wait(String::new);
             }
-            inside.units.clear();
-            inside.order.clear();
         }
+        inside.units.clear();
+        inside.order.clear();
     }
 }
 

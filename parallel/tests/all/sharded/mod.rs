@@ -213,6 +213,32 @@ fn bytes_on_the_wire_are_those_of_the_formulas() {
     }
 }
 
+/// With two micro-batches the embedding comes back for the second one ahead of its turn, and not after the last.
+#[test]
+fn nothing_is_gathered_in_vain() {
+    let lens = unit_lens(2);
+    ranks("fsdp=2", |mesh| {
+        let model = Model::new(DType::BF16);
+        let state = sharded(&model, &mesh, ShardedOptions::default());
+        let traffic = state.shard_group().traffic();
+        for step in 0..3 {
+            traffic.reset();
+            for micro_batch in 0..2 {
+                if micro_batch == 1 {
+                    state.last_micro_batch();
+                }
+                model.loss(mesh.rank()).unwrap().backward().unwrap();
+            }
+            state.finish_gradients().unwrap();
+            descend(&state, (4 * TOKENS) as u64).unwrap();
+            // The last layer stays between the passes of a micro-batch, the first one between micro-batches.
+            let want = 2 * (4 * lens[0] + 3 * lens[1] + 4 * lens[2] + 2 * lens[3]);
+            let got = traffic.of(Collective::AllGather).payload_bytes;
+            assert!(step == 0 || got == want as u64, "step {step}: {got}, {want}");
+        }
+    });
+}
+
 #[test]
 fn few_units_are_here_at_a_time() {
     for prefetch in 0..3 {

@@ -210,3 +210,23 @@ fn segments_say_where_they_lie() {
     .sum();
     assert_eq!(covered, whole.iter().map(Vec::len).sum::<usize>());
 }
+
+#[test]
+fn a_rank_that_panics_in_a_visit_is_named_by_all_others() {
+    let errors = ranks("fsdp=3", |mesh| {
+        let model = Model::new(DType::F64);
+        let state = sharded(&model, &mesh, ShardedOptions { stage: Stage::Optimizer, ..ShardedOptions::default() });
+        if mesh.rank() == 2 {
+            let panics = std::panic::AssertUnwindSafe(move || {
+                let (state, _model, _mesh) = (state, model, mesh);
+                state.visit(&mut |_| panic!("planted"))
+            });
+            assert!(std::panic::catch_unwind(panics).is_err());
+            return None;
+        }
+        state.visit(&mut |_| Ok(())).unwrap();
+        Some(state.publish().unwrap_err().to_string())
+    });
+    assert!(errors.iter().flatten().all(|error| error.contains("rank 2")), "{errors:?}");
+    assert_eq!(errors.iter().flatten().count(), 2);
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use paceline_tests::process::{Job, Plan, Room, Said, Strike, agree, random, seeds};
 use paceline_tests::process_links;
 
+/// The ranks' deadlines, where one of them is what a case is about; the others are long.
 const TIMEOUT: Duration = Duration::from_millis(2500);
 /// What a busy machine may add to any limit.
 const SLACK: Duration = Duration::from_millis(1500);
@@ -57,10 +58,17 @@ impl Case {
         let Case { size, links, strike, phase, seed } = self;
         let mut random = random(seed, &format!("{size} {links} {strike:?} {phase:?}"));
         let victim = random.below(size as u64) as usize;
-        let timeout = format!("{}ms", TIMEOUT.as_millis());
         let steps = if phase == Phase::Splitting { "begin join splits=30" } else { "begin join churn=30" };
-        let plan = Plan::new(size, steps).variable("PACELINE_LINKS", links);
-        let mut job = plan.variable("PACELINE_TIMEOUT", &timeout).variable("PACELINE_INIT_TIMEOUT", &timeout).all();
+        let mut plan = Plan::new(size, steps).variable("PACELINE_LINKS", links);
+        for (name, is_subject) in [
+            ("PACELINE_TIMEOUT", strike == Strike::Stop),
+            ("PACELINE_INIT_TIMEOUT", phase == Phase::Joining || (phase == Phase::Splitting && strike == Strike::Stop)),
+        ] {
+            if is_subject {
+                plan = plan.variable(name, format!("{}ms", TIMEOUT.as_millis()));
+            }
+        }
+        let mut job = plan.all();
         let (first, longest) = match phase {
             Phase::Joining => ("begun", 20_000),
             Phase::Calling | Phase::Splitting => ("churning", 100_000),

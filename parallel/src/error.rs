@@ -21,6 +21,15 @@ pub enum Error {
     #[cfg(feature = "candle")]
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
+    /// A pipeline's table is no schedule.
+    #[error(transparent)]
+    Schedule(#[from] crate::pipeline::check::CheckError),
+    /// A pipeline schedule doesn't fit the ranks or micro-batches.
+    #[error(transparent)]
+    Misfit(#[from] crate::pipeline::Misfit),
+    /// Layers can't be divided among stages as asked.
+    #[error(transparent)]
+    Partition(#[from] crate::pipeline::partition::PartitionError),
     /// Something was asked for that can't be: a layout that doesn't fit the ranks, say. Nothing has been done.
     #[error("{0}")]
     Invalid(String),

@@ -11,10 +11,12 @@
 #include <time.h>
 
 enum call { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, PING_PONG, ONE_WAY,
-            REDUCE_SCATTER_V, ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, OVERLAP, CALLS };
+            REDUCE_SCATTER_V, ALL_GATHER_V, ALL_TO_ALL_V, GROUP_OF_50, SPLIT, SPLIT_HALVES, SPLIT_ALL_REDUCE, OVERLAP,
+            CALLS };
 static const char *const names[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast",
                                          "reduce", "send_recv", "ping_pong", "one_way", "reduce_scatter_v",
-                                         "all_gather_v", "all_to_all_v", "group_of_50", "split", "split_halves", "split_all_reduce", "overlap"};
+                                         "all_gather_v", "all_to_all_v", "group_of_50", "split", "split_halves",
+                                         "split_all_reduce", "overlap"};
 enum { GROUPED = 50 };
 
 struct cell {

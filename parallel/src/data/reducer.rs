@@ -39,10 +39,6 @@ impl Bucket {
     }
 }
 
-fn is_gone(parameter: &Parameter) -> Error {
-    Error::invalid(format!("the state that kept {} has been dropped", parameter.name()))
-}
-
 /// What is known of a parameter's gradients.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
@@ -106,8 +102,7 @@ impl Keeper for Reducer {
         let Inside { buckets, seen, .. } = &mut *inside;
         seen[which].used = true;
         let (bucket, segment) = seen[which].place;
-        let bucket = buckets.get_mut(bucket).ok_or_else(|| is_gone(parameter))?;
-        let Bucket { shard, late, has_left, .. } = bucket;
+        let Bucket { shard, late, has_left, .. } = &mut buckets[bucket];
         let first = shard.segments[segment].range.start;
         if *has_left {
             return late.get_or_insert_with(|| shard.values.zeros_alike()).add(first, &gradient);
@@ -253,8 +248,7 @@ impl Reducer {
     /// Forgets the step's gradients.
     pub(super) fn begin(inside: &mut Inside) {
         for bucket in &mut inside.buckets {
-            bucket.shard.gradients.clear();
-            bucket.shard.segments.iter_mut().for_each(|segment| segment.has_gradient = false);
+            bucket.shard.forget_gradients();
             bucket.has_left = false;
         }
         let has_data = inside.completions > 0;

@@ -1,9 +1,8 @@
 //! The state of a model that every rank has whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use candle_core::DType;
 use paceline_comm::Collective;
 
 use super::agree::same_parameters;
@@ -62,12 +61,12 @@ impl Replicated {
             if let Some(group) = groups.along(&bucket.axes) {
                 broadcast(&mut bucket.shard.values, group)?;
             }
-            give_values(&bucket.shard)?;
+            bucket.shard.give_values()?;
         }
         let seen = seen(&plan, parameters.len());
         let inside = Mutex::new(Inside::new(buckets, seen));
         let reducer = Arc::new(Reducer { groups, options, places, inside });
-        parameters.iter().for_each(|parameter| parameter.keep_by(reducer.clone()));
+        parameters.iter().for_each(|parameter| parameter.keep_by(&reducer));
         Ok(Replicated { parameters, reducer, everyone, axes, is_ordered: Mutex::new(false) })
     }
 
@@ -151,7 +150,7 @@ impl State for Replicated {
 
     fn publish(&self) -> Result<()> {
         let mut inside = self.reducer.inside.lock().expect("no panic while held");
-        inside.buckets.iter().try_for_each(|bucket| give_values(&bucket.shard))?;
+        inside.buckets.iter().try_for_each(|bucket| bucket.shard.give_values())?;
         self.order_buckets(&mut inside)?;
         Reducer::begin(&mut inside);
         Ok(())
@@ -163,7 +162,7 @@ fn plan(parameters: &[Parameter], axes: &[Vec<Axis>], order: &[usize], options: 
         .iter()
         .zip(axes)
         .map(|(parameter, axes)| {
-            let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let dtype = Numbers::type_for(parameter.dtype());
             Item { key: (axes.clone(), dtype), bytes: parameter.part().len() * dtype.size_in_bytes() }
         })
         .collect();
@@ -187,13 +186,6 @@ fn broadcast(values: &mut Numbers, group: &Group) -> Result<()> {
     Ok(())
 }
 
-fn give_values(shard: &Shard) -> Result<()> {
-    shard.segments.iter().try_for_each(|segment| {
-        let parameter = &segment.parameter;
-        parameter.set(&shard.values.tensor(segment.range.clone(), parameter.part().shape(), parameter.dtype())?)
-    })
-}
-
 /// A shard of these parameters with what is known of them in other shards.
 fn gathered(members: &[usize], inside: &Inside, parameters: &[Parameter]) -> Result<Shard> {
     let list: Vec<Parameter> = members.iter().map(|member| parameters[*member].clone()).collect();
@@ -215,14 +207,6 @@ fn gathered(members: &[usize], inside: &Inside, parameters: &[Parameter]) -> Res
     }
     shard.moments = moments;
     Ok(shard)
-}
-
-impl Drop for Replicated {
-    /// The parameters know the reducer, and it the parameters: without this both would stay, and with them the communicators.
-    fn drop(&mut self) {
-        // A visit that panicked has left it as it is.
-        self.reducer.inside.lock().unwrap_or_else(PoisonError::into_inner).buckets.clear();
-    }
 }
 
 impl std::fmt::Debug for Replicated {

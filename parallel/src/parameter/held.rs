@@ -1,6 +1,6 @@
 //! A parameter, its uses, and who keeps it.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use candle_core::{DType, Tensor};
 
@@ -46,7 +46,8 @@ struct Inner {
     spread: Spread,
     dtype: DType,
     state: Mutex<State>,
-    keeper: RwLock<Option<Arc<dyn Keeper>>>,
+    /// Weak, because keepers know their parameters: what a dropped state has held must go.
+    keeper: RwLock<Option<Weak<dyn Keeper>>>,
 }
 
 #[derive(Default)]
@@ -110,8 +111,10 @@ impl Parameter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whoever is to have its value and gradients from now on.
-    pub fn keep_by(&self, keeper: Arc<dyn Keeper>) {
+    /// Whoever is to have its value and gradients from now on. It isn't held here: once it has been dropped, gradients are
+    /// errors.
+    pub fn keep_by(&self, keeper: &Arc<impl Keeper + 'static>) {
+        let keeper = Arc::downgrade(keeper);
         *self.0.keeper.write().expect("no panic while held") = Some(keeper);
     }
 
@@ -130,11 +133,17 @@ impl Parameter {
     /// # Errors
     /// It can't be brought.
     pub fn value(&self) -> Result<Tensor> {
-        if let Some(keeper) = self.keeper() {
+        let keeper = self.keeper();
+        if let Ok(Some(keeper)) = &keeper {
             keeper.needed(self)?;
         }
-        let value = self.state().value.clone();
-        value.ok_or_else(|| Error::invalid(format!("{} is not here: nobody has brought it", self.name())))
+        match self.state().value.clone() {
+            Some(value) => Ok(value),
+            None => Err(match keeper {
+                Ok(_) => Error::invalid(format!("{} is not here: nobody has brought it", self.name())),
+                Err(gone) => gone,
+            }),
+        }
     }
 
     /// The value, if it is here.
@@ -183,8 +192,12 @@ impl Parameter {
         self.state().given
     }
 
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
-        self.0.keeper.read().expect("no panic while held").clone()
+    /// Who keeps it, if it doesn't itself; an error once that has been dropped.
+    fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>> {
+        let keeper = self.0.keeper.read().expect("no panic while held");
+        let Some(keeper) = &*keeper else { return Ok(None) };
+        let is_gone = || Error::invalid(format!("the state that kept {} has been dropped", self.name()));
+        keeper.upgrade().map(Some).ok_or_else(is_gone)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -197,7 +210,7 @@ impl Parameter {
             return Err(Error::invalid(format!("{} is given a gradient of {is:?}, and is {should:?}", self.name())));
         }
         self.state().given += 1;
-        if let Some(keeper) = self.keeper() {
+        if let Some(keeper) = self.keeper()? {
             return keeper.gradient(self, gradient);
         }
         let mut state = self.state();
@@ -216,7 +229,7 @@ impl Parameter {
             state.open
         };
         match self.keeper() {
-            Some(keeper) if open == 0 => keeper.complete(self),
+            Ok(Some(keeper)) if open == 0 => keeper.complete(self),
             _ => Ok(()),
         }
     }
@@ -308,7 +321,7 @@ mod tests {
     #[test]
     fn the_keeper_hears_of_each_gradient_and_of_the_last() {
         let (parameter, log) = (parameter(), Arc::new(Log::default()));
-        parameter.keep_by(log.clone());
+        parameter.keep_by(&log);
         let uses = [Arc::new(parameter.used()), Arc::new(parameter.used())];
         assert_eq!(parameter.open_uses(), 2);
         uses[1].gradient(|usage| usage.value()).unwrap();
@@ -321,7 +334,7 @@ mod tests {
     #[test]
     fn a_use_that_is_given_up_owes_nothing() {
         let (parameter, log) = (parameter(), Arc::new(Log::default()));
-        parameter.keep_by(log.clone());
+        parameter.keep_by(&log);
         drop(parameter.used());
         drop(without_gradients(|| parameter.used()));
         assert_eq!(parameter.open_uses(), 0);
@@ -336,5 +349,16 @@ mod tests {
         assert!(Arc::new(parameter.used()).gradient(move |_| Ok(wrong)).is_err());
         parameter.release();
         assert!(parameter.value().is_err_and(|error| error.to_string().contains("weight is not here")));
+    }
+
+    #[test]
+    fn a_keeper_that_is_dropped_is_missed() {
+        let parameter = parameter();
+        parameter.keep_by(&Arc::new(Log::default()));
+        assert_eq!(parameter.value().unwrap().to_vec1::<f64>().unwrap(), [1.0, 2.0]);
+        let given = Arc::new(parameter.used()).gradient(|usage| usage.value());
+        assert!(given.is_err_and(|error| error.to_string().contains("kept weight has been dropped")));
+        parameter.release();
+        assert!(parameter.value().is_err_and(|error| error.to_string().contains("kept weight has been dropped")));
     }
 }

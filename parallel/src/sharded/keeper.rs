@@ -1,7 +1,7 @@
 //! Hears of every use and every gradient, and decides what is gathered and sent.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use candle_core::{DType, Tensor};
@@ -79,22 +79,13 @@ impl Keep {
     pub(super) fn gradient_type(&self, unit: &Unit) -> DType {
         match self.options.gradients {
             Precision::OfParameters => unit.dtype,
-            Precision::OfTraining => Numbers::zeros(unit.dtype, 0).dtype(),
+            Precision::OfTraining => Numbers::type_for(unit.dtype),
         }
     }
 
     fn place(&self, parameter: &Parameter) -> Result<(usize, usize)> {
         let place = self.places.get(parameter.name()).copied();
         place.ok_or_else(|| Error::invalid(format!("{} is kept elsewhere", parameter.name())))
-    }
-
-    /// What is inside, as long as the state is there.
-    fn inside(&self, parameter: &Parameter) -> Result<MutexGuard<'_, Inside>> {
-        let inside = self.inside.lock().expect("no panic while held");
-        if inside.units.is_empty() {
-            return Err(Error::invalid(format!("the state that kept {} has been dropped", parameter.name())));
-        }
-        Ok(inside)
     }
 }
 
@@ -104,7 +95,7 @@ impl Keeper for Keep {
             return Ok(());
         }
         let (unit, _) = self.place(parameter)?;
-        let mut inside = self.inside(parameter)?;
+        let mut inside = self.inside.lock().expect("no panic while held");
         if parameter.open_uses() > 0 {
             inside.units[unit].is_done = false;
         }
@@ -113,7 +104,7 @@ impl Keeper for Keep {
 
     fn gradient(&self, parameter: &Parameter, gradient: Tensor) -> Result<()> {
         let (place, member) = self.place(parameter)?;
-        let mut inside = self.inside(parameter)?;
+        let mut inside = self.inside.lock().expect("no panic while held");
         let unit = &mut inside.units[place];
         unit.seen[member].used = true;
         let (first, is_new) = (unit.ranges[member].start, unit.full.is_none());
@@ -128,7 +119,7 @@ impl Keeper for Keep {
 
     fn complete(&self, parameter: &Parameter) -> Result<()> {
         let (place, member) = self.place(parameter)?;
-        let mut inside = self.inside(parameter)?;
+        let mut inside = self.inside.lock().expect("no panic while held");
         let unit = &mut inside.units[place];
         unit.is_done = unit.is_idle();
         let sends_each = self.options.sends_each_micro_batch();

@@ -38,7 +38,7 @@ impl Sharded {
         let parameters: Vec<Parameter> = units.iter().flatten().cloned().collect();
         let keep = Arc::new(build(units, mesh, options)?);
         keep.inside.lock().expect("nobody else has it").note_memory();
-        parameters.iter().for_each(|parameter| parameter.keep_by(keep.clone()));
+        parameters.iter().for_each(|parameter| parameter.keep_by(&keep));
         Ok(Sharded { parameters, keep })
     }
 
@@ -201,20 +201,17 @@ impl State for Sharded {
 }
 
 impl Drop for Sharded {
-    /// The parameters know their keeper, and it the parameters: without this both would stay, and with them the communicators.
+    /// Ranks that are slower still need this one for what they started together. Not if it fails: then they learn at once.
     fn drop(&mut self) {
         // A visit that panicked has left it as it is.
         let mut inside = self.keep.inside.lock().unwrap_or_else(PoisonError::into_inner);
         self.keep.release_all(&mut inside);
-        // Ranks that are slower still need this one for what they started together. Not if it fails: then they learn at once.
         if !std::thread::panicking() {
             let flights = std::mem::take(&mut inside.flights).into_iter().map(|flight| flight.started);
             for started in std::mem::take(&mut inside.abandoned).into_iter().chain(flights) {
                 let _ = started.wait(String::new);
             }
         }
-        inside.units.clear();
-        inside.order.clear();
     }
 }
 

@@ -33,7 +33,7 @@ impl Local {
         let places =
             parameters.iter().enumerate().map(|(place, parameter)| (parameter.name().to_owned(), place)).collect();
         let sums = Arc::new(Sums { shard: Mutex::new(shard), places });
-        parameters.iter().for_each(|parameter| parameter.keep_by(sums.clone()));
+        parameters.iter().for_each(|parameter| parameter.keep_by(&sums));
         Ok(Local { parameters, sums })
     }
 }
@@ -71,14 +71,8 @@ impl State for Local {
 
     fn publish(&self) -> Result<()> {
         let mut shard = self.sums.shard.lock().expect("no panic while held");
-        let Shard { segments, values, gradients, .. } = &mut *shard;
-        gradients.clear();
-        for segment in segments {
-            segment.has_gradient = false;
-            let parameter = &segment.parameter;
-            parameter.set(&values.tensor(segment.range.clone(), parameter.part().shape(), parameter.dtype())?)?;
-        }
-        Ok(())
+        shard.forget_gradients();
+        shard.give_values()
     }
 }
 

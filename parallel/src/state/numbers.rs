@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use candle_core::{DType, Device, Shape, Tensor};
+use candle_core::{DType, Device, Shape, Storage, Tensor, WithDType};
 
 use crate::error::{Error, Result};
 use crate::group::Elements;
@@ -17,10 +17,16 @@ pub enum Numbers {
 }
 
 impl Numbers {
+    /// The type in which parameters of a type are trained.
+    #[must_use]
+    pub fn type_for(dtype: DType) -> DType {
+        if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+
     /// Zeros, in the precision for parameters of a type.
     #[must_use]
     pub fn zeros(dtype: DType, len: usize) -> Numbers {
-        match dtype {
+        match Numbers::type_for(dtype) {
             DType::F64 => Numbers::F64(vec![0.0; len]),
             _ => Numbers::F32(vec![0.0; len]),
         }
@@ -99,17 +105,10 @@ impl Numbers {
     /// If there is no room.
     pub fn write(&mut self, first: usize, tensor: &Tensor) -> Result<()> {
         let end = first + tensor.elem_count();
-        match (self, converted(tensor)?) {
-            (Numbers::F32(numbers), Numbers::F32(source)) => numbers[first..end].copy_from_slice(&source),
-            (Numbers::F64(numbers), Numbers::F64(source)) => numbers[first..end].copy_from_slice(&source),
-            (Numbers::F32(numbers), Numbers::F64(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to = from as f32);
-            }
-            (Numbers::F64(numbers), Numbers::F32(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to = f64::from(from));
-            }
+        match self {
+            Numbers::F32(numbers) => meet(&mut numbers[first..end], tensor, |to, from| *to = from),
+            Numbers::F64(numbers) => meet(&mut numbers[first..end], tensor, |to, from| *to = from),
         }
-        Ok(())
     }
 
     /// Adds a tensor's elements, in row-major order and whatever their type, from a place on.
@@ -121,21 +120,10 @@ impl Numbers {
     /// If there is no room.
     pub fn add(&mut self, first: usize, tensor: &Tensor) -> Result<()> {
         let end = first + tensor.elem_count();
-        match (self, converted(tensor)?) {
-            (Numbers::F32(numbers), Numbers::F32(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to += from);
-            }
-            (Numbers::F64(numbers), Numbers::F64(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to += from);
-            }
-            (Numbers::F32(numbers), Numbers::F64(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to += from as f32);
-            }
-            (Numbers::F64(numbers), Numbers::F32(source)) => {
-                numbers[first..end].iter_mut().zip(source).for_each(|(to, from)| *to += f64::from(from));
-            }
+        match self {
+            Numbers::F32(numbers) => meet(&mut numbers[first..end], tensor, |to, from| *to += from),
+            Numbers::F64(numbers) => meet(&mut numbers[first..end], tensor, |to, from| *to += from),
         }
-        Ok(())
     }
 
     /// A tensor with a copy of some of the numbers, rounded to a type.
@@ -170,7 +158,14 @@ impl Numbers {
     }
 }
 
-fn converted(tensor: &Tensor) -> Result<Numbers> {
-    let dtype = if tensor.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    Numbers::from_elements(Elements::of(&tensor.detach().to_dtype(dtype)?)?)
+/// Puts each of a tensor's elements, as numbers of this type, to its number.
+fn meet<T: WithDType>(numbers: &mut [T], tensor: &Tensor, put: impl Fn(&mut T, T)) -> Result<()> {
+    let tensor = tensor.detach().to_dtype(T::DTYPE)?.contiguous()?;
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cpu(storage) = &*storage else {
+        return Err(Error::invalid(format!("a tensor on {:?}: only host memory can be read", tensor.device())));
+    };
+    let (first, end) = layout.contiguous_offsets().expect("it was made contiguous");
+    numbers.iter_mut().zip(&storage.as_slice::<T>()?[first..end]).for_each(|(to, from)| put(to, *from));
+    Ok(())
 }

@@ -54,4 +54,21 @@ impl Shard {
         }
         Ok(Shard { segments, gradients: values.zeros_alike(), values, moments: BTreeMap::new() })
     }
+
+    /// Forgets the step's gradients.
+    pub fn forget_gradients(&mut self) {
+        self.gradients.clear();
+        self.segments.iter_mut().for_each(|segment| segment.has_gradient = false);
+    }
+
+    /// Gives parameters that lie here whole their values.
+    ///
+    /// # Errors
+    /// A parameter lies here in part.
+    pub fn give_values(&self) -> crate::Result<()> {
+        self.segments.iter().try_for_each(|segment| {
+            let parameter = &segment.parameter;
+            parameter.set(&self.values.tensor(segment.range.clone(), parameter.part().shape(), parameter.dtype())?)
+        })
+    }
 }

@@ -25,10 +25,13 @@ pub struct CrossEntropyOptions {
 }
 
 impl CrossEntropyOptions {
-    /// For a vocabulary; targets of -100 count for nothing.
+    /// The usual target of a token that has none.
+    pub const IGNORED: i64 = -100;
+
+    /// For a vocabulary; targets of [`CrossEntropyOptions::IGNORED`] count for nothing.
     #[must_use]
     pub fn new(vocabulary: usize) -> CrossEntropyOptions {
-        CrossEntropyOptions { vocabulary, ignore_index: -100 }
+        CrossEntropyOptions { vocabulary, ignore_index: CrossEntropyOptions::IGNORED }
     }
 }
 

@@ -4,6 +4,7 @@ use candle_core::{DType, Tensor};
 
 use crate::error::{Error, Result};
 use crate::nn::Placement;
+use crate::tensor::CrossEntropyOptions;
 
 /// A micro-batch, the same on all ranks that work on the same samples.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl Batch {
             return Err(Error::invalid(format!("targets of {:?} are given: they must be i64", self.targets.dtype())));
         }
         let targets = self.targets.flatten_all()?.to_vec1::<i64>()?;
-        Ok(targets.iter().filter(|target| **target != IGNORED).count() as u64)
+        Ok(targets.iter().filter(|target| **target != CrossEntropyOptions::IGNORED).count() as u64)
     }
 
     /// Samples and positions.
@@ -34,6 +35,3 @@ impl Batch {
         (self.placement.samples.len(), self.placement.positions.len())
     }
 }
-
-/// The target of a token that has none.
-const IGNORED: i64 = -100;

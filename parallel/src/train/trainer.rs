@@ -93,8 +93,7 @@ impl Trainer {
         let plan = schedule(&options.pipeline, ranks, options.pipeline.micro_batches)?;
         let partition = match &options.pipeline.partition {
             Some(partition) => partition.clone(),
-            None => Partition::even(options.model.layers as u32, plan.n_stages())
-                .map_err(|error| Error::invalid(error.to_string()))?,
+            None => Partition::even(options.model.layers as u32, plan.n_stages())?,
         };
         check_partition(&partition, &plan, options.model.layers)?;
         let numbers = plan.stages_of(pipeline_group.rank() as u32);
@@ -224,7 +223,7 @@ fn schedule(options: &PipelineOptions, ranks: u32, micro_batches: u32) -> Result
     let name = &options.schedule;
     let row = schedule_row(name).ok_or_else(|| Error::invalid(format!("there is no pipeline schedule {name}")))?;
     let shape = Shape { n_chunks: options.chunks, ..Shape::new(ranks, micro_batches) };
-    row.schedule(shape).map_err(|error| Error::invalid(error.to_string()))
+    Ok(row.schedule(shape)?)
 }
 
 fn check_partition(partition: &Partition, schedule: &Schedule, layers: usize) -> Result<()> {

@@ -187,6 +187,7 @@ fn check_all(model: &GptConfig) {
         ("pp=2,fsdp=2", piped(sharded(base.clone(), Stage::Optimizer), "zbv", 1, 4)),
         ("pp=2,dp=2,tp=2", piped(sequence.clone(), "dual_pipe_v", 1, 4)),
         ("pp=2,fsdp=2", piped(sharded(base.clone(), Stage::Gradients), "dual_pipe", 1, 4)),
+        ("pp=2,fsdp=2", piped(sharded(base.clone(), Stage::Parameters), "one_f_one_b", 1, 4)),
     ] {
         check(layout, &options, &alone);
     }

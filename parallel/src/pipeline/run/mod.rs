@@ -19,9 +19,10 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
+use super::Schedule;
 use super::action::{Action, Kind};
+use super::check::verify;
 use super::lower::{Lowered, lower};
-use super::{Schedule, prove};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::state::State;
@@ -53,7 +54,13 @@ impl Pipeline {
     /// # Errors
     /// The schedule isn't one, or could wait for ever; it is for another number of ranks; or other stages are given.
     pub fn new(schedule: Schedule, group: Group, stages: BTreeMap<u32, Arc<dyn Stage>>) -> Result<Pipeline> {
-        prove(&schedule).map_err(|error| Error::invalid(error.to_string()))?;
+        let mut lists = lower(&schedule)?;
+        // Messages between two ranks carry no numbers.
+        if !verify(&schedule, &lists)?.in_order {
+            return Err(Error::invalid(
+                "the schedule's transfers between two ranks are received in another order than sent",
+            ));
+        }
         let (ranks, size) = (schedule.n_ranks() as usize, group.size());
         if ranks != size {
             return Err(Error::invalid(format!("the schedule is for {ranks} ranks, and there are {size} along pp")));
@@ -65,7 +72,6 @@ impl Pipeline {
                 "the schedule has rank {rank} compute the stages {wanted:?}, and it is given {given:?}"
             )));
         }
-        let mut lists = lower(&schedule).map_err(|error| Error::invalid(error.to_string()))?;
         let list = std::mem::take(&mut lists[group.rank()]);
         Ok(Pipeline { schedule, list, group, stages, ties: None })
     }

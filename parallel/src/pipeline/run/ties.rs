@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use candle_core::Tensor;
 use paceline_comm::Collective;
 
+use crate::agreement::gather;
 use crate::error::{Doing, Error, Result};
 use crate::group::{Elements, Group, Started};
 use crate::parameter::{Keeper, Parameter, Usage};
@@ -80,15 +81,13 @@ impl Ties {
                 }
             } else {
                 let sum = Arc::new(Sum(Mutex::new(Numbers::zeros(parameter.dtype(), parameter.part().len()))));
-                parameter.keep_by(sum.clone());
+                parameter.keep_by(&sum);
                 copies.push((parameter.clone(), owner, sum));
             }
         }
         owned.sort_by(|(one, _), (two, _)| one.name().cmp(two.name()));
         copies.sort_by(|(one, ..), (two, ..)| one.name().cmp(two.name()));
-        let ties = Ties { group: group.clone(), owned, copies };
-        ties.publish()?;
-        Ok((ties, kept))
+        Ok((Ties { group: group.clone(), owned, copies }, kept))
     }
 
     /// The names of parameters that this rank has copies of.
@@ -129,7 +128,8 @@ impl Ties {
         finish(sending)
     }
 
-    /// Gives the copies their owners' values. All ranks call it after a step, and after a checkpoint was loaded.
+    /// Gives the copies their owners' values. All ranks call it when the owners' values are new: once a state has them, after
+    /// a step, and after a checkpoint was loaded.
     ///
     /// # Errors
     /// A rank is lost.
@@ -182,18 +182,8 @@ impl Said {
 
 /// What every rank of a group says.
 fn all_say(group: &Group, mine: &[Said]) -> Result<Vec<Vec<Said>>> {
-    let bytes = serde_json::to_vec(mine).expect("names and numbers can be written");
-    let mut lens = vec![0u64; group.size()];
-    let doing = || "telling which parameters are where along pp".to_owned();
-    group.comm().all_gather(&[bytes.len() as u64], &mut lens).doing(doing)?;
-    let counts: Vec<usize> = lens.iter().map(|len| *len as usize).collect();
-    let mut all = vec![0u8; counts.iter().sum()];
-    group.comm().all_gather_v(&bytes, &mut all, &counts).doing(doing)?;
-    let mut rest = &all[..];
-    let read = |len: usize| {
-        let (own, others) = rest.split_at(len);
-        rest = others;
-        serde_json::from_slice(own).map_err(|error| Error::invalid(format!("a rank says what can't be read: {error}")))
-    };
-    counts.into_iter().map(read).collect()
+    let wrong = |error: serde_json::Error| Error::invalid(format!("telling which parameters are where: {error}"));
+    let mine = serde_json::to_vec(mine).map_err(wrong)?;
+    let all = gather(group.comm(), &mine, "which parameters are where along pp")?;
+    all.iter().map(|said| serde_json::from_slice(said).map_err(wrong)).collect()
 }

@@ -156,8 +156,7 @@ impl State for Cut {
     fn publish(&self) -> Result<()> {
         for bucket in &self.buckets {
             let mut shard = bucket.shard.lock().unwrap();
-            shard.gradients.clear();
-            shard.segments.iter_mut().for_each(|segment| segment.has_gradient = false);
+            shard.forget_gradients();
             let mine: Vec<f64> = (0..shard.values.len()).map(|at| shard.values.get(at)).collect();
             let mut all = vec![0.0; mine.len() * bucket.group.size()];
             bucket.group.all_gather(&mine, &mut all).unwrap();

@@ -7,12 +7,16 @@
 use std::time::Duration;
 
 use paceline_tests::process::{Job, Plan, Room, Said, Strike, agree, random, seeds};
-use paceline_tests::process_links;
+use paceline_tests::{is_asked_for, process_links};
 
 /// The ranks' deadlines, where one of them is what a case is about; the others are long.
 const TIMEOUT: Duration = Duration::from_millis(2500);
 /// What a busy machine may add to any limit.
-const SLACK: Duration = Duration::from_millis(1500);
+fn slack() -> Duration {
+    // Its processors are emulated, and take the device's queues of a rank that died apart before they close its connections.
+    let is_guest = is_asked_for("PACELINE_TEST_GUEST");
+    Duration::from_millis(if is_guest { 5000 } else { 1500 })
+}
 const DEATH_IS_NOTICED: Duration = Duration::from_secs(1);
 
 /// When the victim is struck.
@@ -40,8 +44,9 @@ struct Case {
 /// All sizes, links and phases with one kind of strike.
 fn cases(strike: Strike) -> Vec<Case> {
     let mut cases = Vec::new();
+    let sizes: &[usize] = if is_asked_for("PACELINE_TEST_FEW") { &[2, 3, 8] } else { &[2, 3, 4, 8] };
     for seed in seeds(1) {
-        for size in [2, 3, 4, 8] {
+        for size in sizes.iter().copied() {
             for links in process_links() {
                 for phase in Phase::ALL {
                     cases.push(Case { size, links, strike, phase, seed });
@@ -107,7 +112,7 @@ impl Case {
     fn limit(&self, error: &Said) -> Duration {
         // A rank that dies before it has met anybody is missing, and no more is known of it.
         let never_came = ["missing rank", "no answer from rank 0"].iter().any(|text| error.text().contains(text));
-        SLACK
+        slack()
             + match self.strike {
                 Strike::Kill if !never_came => DEATH_IS_NOTICED,
                 _ => TIMEOUT,
@@ -239,7 +244,7 @@ fn a_death_shows_though_a_forked_child_lives_on() {
         let error = job.ranks[survivor].hear(&["error", "unharmed"]);
         let took = error.at.saturating_sub(struck);
         assert_eq!((error.kind(), error.peers()), ("peer-died", vec![1]), "{}", error.text());
-        assert!(took < DEATH_IS_NOTICED + SLACK, "{took:?}");
+        assert!(took < DEATH_IS_NOTICED + slack(), "{took:?}");
     }
     let child = rustix::process::Pid::from_raw(child.parse().unwrap()).unwrap();
     rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();

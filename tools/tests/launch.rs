@@ -240,9 +240,11 @@ fn signal_masks_and_dispositions_are_clean() {
     let mut command = paceline(&["-n", "1"], script);
     command.process_group(0);
     let out = text(&command.output().unwrap().stdout);
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let pipe = 1u64 << (13 - 1);
-    for line in out.lines() {
-        let mask = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
-        assert_eq!(mask & (pipe | 0b110 | 1 << 14), 0, "{line}");
+    for name in ["SigBlk:\t", "SigIgn:\t"] {
+        let mask = |text: &str| u64::from_str_radix(&text.split_once(name).unwrap().1[..16], 16).unwrap();
+        // What these tests were started with is handed on, but for what their own runtime ignores.
+        assert_eq!(mask(&out) & (pipe | 0b110 | 1 << 14) & !(mask(&own) & !pipe), 0, "{out}");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Communicator;
+use super::windows::WORTH_BYTES;
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::{
@@ -194,6 +195,13 @@ impl Prepared {
     pub(super) fn is_quick(&self) -> bool {
         let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));
         self.plan.posting.is_some() && self.own_input.is_none() && !scales
+    }
+
+    /// Whether calls like this one may run over links the short way, with their buffers as they are.
+    pub(super) fn is_small(&self) -> bool {
+        let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));
+        let is_whole = matches!(self.naming, Naming::Whole) && self.plan.slices == 1;
+        is_whole && self.message_bytes() < WORTH_BYTES && self.own_input.is_none() && !scales
     }
 
     pub(super) fn plan(&self) -> &SharedPlan {

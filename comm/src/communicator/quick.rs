@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::Communicator;
 use super::prepare::Prepared;
 use crate::collective::Collective;
-use crate::engine::{Memory, Message, Naming, Quick, SharedPlan, Stamps, Turn};
+use crate::engine::{Memory, Message, Naming, Quick, SharedPlan, Small, Stamps, Turn};
 use crate::error::Result;
 use crate::reduce::{DataType, ReduceOp};
 use crate::request::{Buffers, Counts, Request};
@@ -132,6 +132,8 @@ impl Communicator {
         let (engine, ready) = (&self.inner.engine, &readies[0]);
         match ready.naming {
             // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
+            Naming::Whole if ready.plan.posting.is_none() => engine.run_small(|| unsafe { self.small(ready, buffers) }),
+            // SAFETY: the same.
             Naming::Whole => engine.run_quick(|| unsafe { self.quick(ready, buffers) }),
             // SAFETY: the same.
             Naming::Pair { to, from } => engine.run_message(|| unsafe { self.message(ready, (to, from), buffers) }),
@@ -149,9 +151,7 @@ impl Communicator {
                 Some(ready) => ready,
                 None => &readies[self.place_of(&readies, &outline, request)?],
             };
-            if ready.outline.collective.is_message() {
-                return None;
-            }
+            ready.plan.posting.as_ref()?;
             calls.push((ready, addresses(&mut request.buffers)?));
         }
         // SAFETY: as in `run_quick`, for each.
@@ -182,6 +182,21 @@ impl Communicator {
         let (from, to) = (ready.input, ready.output);
         // SAFETY: a call of the same outline was found sound with these ranges of its buffers (and the caller).
         unsafe { self.numbered(&ready.plan, &ready.stamps, ((input.add(from.0), from.1), (output.add(to.0), to.1))) }
+    }
+
+    /// As [`Communicator::quick`], over links.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[inline]
+    unsafe fn small<'a>(&self, ready: &'a Ready, (input, output): (*const u8, *mut u8)) -> Small<'a> {
+        let Ready { plan, stamps, input: from, output: to, .. } = ready;
+        let places = ((input.wrapping_add(from.0), from.1), (output.wrapping_add(to.0), to.1));
+        // SAFETY: as in `quick`.
+        let memory = unsafe { Memory::new(places.0, places.1, plan.scratch_bytes(), None) };
+        self.inner.note_in_history(stamps);
+        Small { plan, memory, stamps, sequence: self.next_sequence(), timeout: self.timeout() }
     }
 
     /// As [`Communicator::quick`], of a message.
@@ -245,7 +260,7 @@ impl Communicator {
 
     /// Keeps what is known of a prepared call for others like it, if they may take the short way.
     fn keep_ready(&self, outline: Outline, counts: Option<Counts<'_>>, buffers: (usize, usize), prepared: &Prepared) {
-        if !prepared.is_quick() && !prepared.is_quick_message(self.inner.rank) {
+        if !prepared.is_quick() && !prepared.is_quick_message(self.inner.rank) && !prepared.is_small() {
             return;
         }
         let (input, output) = prepared.places();

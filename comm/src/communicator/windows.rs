@@ -8,7 +8,7 @@ use super::prepare::Prepared;
 use crate::engine::{Placed, Turn, Window, Windows, suits_windows, turns_of_windows};
 
 /// Calls below this size gain nothing.
-const WORTH_BYTES: usize = 1 << 20;
+pub(super) const WORTH_BYTES: usize = 1 << 20;
 
 /// The registered memory of a communicator that is still there.
 #[derive(Default)]

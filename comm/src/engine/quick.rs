@@ -38,11 +38,16 @@ impl Core {
         self.active.is_empty() && self.dead.is_none()
     }
 
-    /// Looks until `ends` says that there is nothing more to look for, or for as long as a short call looks before it becomes
-    /// one under way.
+    /// Looks until `ends` says that there is nothing more to look for, or so many times after the first: then a short call
+    /// becomes one under way.
     #[inline(always)]
-    pub(super) fn look_for_the_end(&mut self, attention: &Attention, mut ends: impl FnMut(&mut Core) -> bool) {
-        for look in 0..=self.policy.spins + self.policy.yields {
+    pub(super) fn look_for_the_end(
+        &mut self,
+        attention: &Attention,
+        looks: u32,
+        mut ends: impl FnMut(&mut Core) -> bool,
+    ) {
+        for look in 0..=looks {
             if ends(self) {
                 return;
             }
@@ -104,7 +109,9 @@ impl Core {
         let posting = plan.posting.as_ref().expect("a call over the boards has a posting");
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
-        self.look_for_the_end(attention, |core| {
+        // Nothing can be in the way on a board.
+        let looks = self.policy.spins + self.policy.yields;
+        self.look_for_the_end(attention, looks, |core| {
             found = exchange.progress((plan, posting), &memory, stamps, &mut core.endpoint);
             if !matches!(found, Ok(false)) {
                 core.endpoint.ring_peers();

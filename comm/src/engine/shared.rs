@@ -15,6 +15,7 @@ use super::handover::Signal;
 use super::kin::{Doing, Relative};
 use super::message::Message;
 use super::quick::Quick;
+use super::small::Small;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long the reason for what went wrong beside the engine is waited for.
@@ -101,6 +102,13 @@ impl Engine {
     pub(crate) fn run_message<'a>(&self, message: impl FnOnce() -> Message<'a>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
         Some(core.safely(|core| core.run_message(&self.inner.attention, message())))
+    }
+
+    /// Runs a small call over links in this thread, if nothing else is under way; otherwise nothing has happened.
+    #[inline]
+    pub(crate) fn run_small<'a>(&self, small: impl FnOnce() -> Small<'a>) -> Option<Result<()>> {
+        let mut core = self.free_core()?;
+        Some(core.safely(|core| core.run_small(&self.inner.attention, small())))
     }
 
     /// The core, if it may be used by this thread and nothing is under way.

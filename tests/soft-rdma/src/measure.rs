@@ -45,7 +45,7 @@ pub fn run(options: &Measure) -> Result<ExitCode> {
     find("ib_write_bw", "perftest")?;
     Guest::prepare(&cache())?;
     let words = ["build", "--release", "-p", "paceline-tools", "-p", "paceline-benches", "--features", features];
-    let bins = ["--bin", "paceline", "--bin", "sendrecv_perf", "--bin", "side_by_side"];
+    let bins = ["--bin", "paceline", "--bin", "sendrecv_perf", "--bin", "all_reduce_perf", "--bin", "side_by_side"];
     let mut programs = cargo(words.into_iter().chain(bins))?;
     let folder = tempfile::tempdir().doing("making a folder for the peer's program")?;
     let (mpi, files) = match open_mpi(folder.path()) {

@@ -13,7 +13,7 @@ pub(super) const OFFER_BYTES_MIN: usize = 128 << 10;
 /// What is offered at once at most.
 pub(super) const OFFER_BYTES_MAX: usize = 1 << 30;
 /// The most bytes that one write places.
-pub(super) const PLACED_BYTES_MAX: usize = 512 << 10;
+pub(super) const PLACED_BYTES_MAX: usize = 256 << 10;
 
 /// A receiver's answer to an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,9 @@ use super::traffic;
 use super::verbs::Piece;
 use crate::link::{Channel, LinkError, Stamp};
 
-/// The most frames of a message that one call to `send` begins, so that the caller can receive in between.
-const FRAMES_AT_ONCE: usize = 8;
+/// The most frames of a message that one call to `send` begins, so that the caller can receive in between. A device that is a
+/// program of the kernel's moves their bytes before the call returns.
+const FRAMES_AT_ONCE: usize = 2;
 
 impl RdmaLink {
     /// Sends from the front of `message`; `None` while there is no room, or while its bytes are still being read.

@@ -14,17 +14,18 @@ pub(super) struct Geometry {
     pub(super) payload_bytes: u32,
 }
 
-const SLOTS: u32 = 32;
+const SLOTS: u32 = 16;
 /// What a rank's slots may take each way, as far as it has few peers: all of it is pinned.
 const RANK_BYTES: usize = 32 << 20;
-const PAYLOAD_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 10;
+const FRAME_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=128 << 10;
 
 impl Geometry {
     /// The cut for a rank with that many peers.
     pub(super) fn for_peers(peers: usize) -> Geometry {
         let fair = (RANK_BYTES / peers.max(1) / SLOTS as usize).max(1);
-        let payload = (1usize << fair.ilog2()).clamp(*PAYLOAD_BYTES.start(), *PAYLOAD_BYTES.end());
-        Geometry { slots: SLOTS, payload_bytes: payload as u32 }
+        // With its header a frame fills whole packets.
+        let frame = (1usize << fair.ilog2()).clamp(*FRAME_BYTES.start(), *FRAME_BYTES.end());
+        Geometry { slots: SLOTS, payload_bytes: (frame - FRONT_BYTES) as u32 }
     }
 
     /// What both of two ranks have.

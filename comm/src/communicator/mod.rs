@@ -159,7 +159,7 @@ impl Communicator {
             size,
             peers,
             links,
-            facts: facts.with_software_device(look == Look::TakesFromDevice),
+            facts,
             timeout,
             roots,
             group,

@@ -18,12 +18,9 @@ pub(crate) struct Brought {
 }
 
 impl Brought {
-    fn prices(&self, kind: LinkKind, is_software: bool) -> Prices {
+    fn prices(&self, kind: LinkKind) -> Prices {
         let measured = self.profile.as_ref().and_then(|(profile, _)| profile.prices_of(kind));
-        measured.unwrap_or_else(|| match kind {
-            LinkKind::Rdma if is_software => Prices::of_software_device(),
-            _ => Prices::standard(kind),
-        })
+        measured.unwrap_or_else(|| Prices::standard(kind))
     }
 
     fn digest(&self, kind: LinkKind, ranks: usize) -> u64 {
@@ -52,7 +49,7 @@ impl Facts {
         bytes[1..5].copy_from_slice(&crowding(neighbours, cores).to_le_bytes());
         bytes[5..HEAD_BYTES].copy_from_slice(&self.brought.overrides.digest().to_le_bytes());
         for (said, kind) in bytes[HEAD_BYTES..].chunks_exact_mut(KIND_BYTES).zip(KINDS) {
-            said[..PRICES_BYTES].copy_from_slice(&self.brought.prices(kind, self.is_software).encode());
+            said[..PRICES_BYTES].copy_from_slice(&self.brought.prices(kind).encode());
             said[PRICES_BYTES..].copy_from_slice(&self.brought.digest(kind, self.size).to_le_bytes());
         }
         bytes
@@ -148,18 +145,6 @@ mod tests {
             let facts = agreed([&bring(Some(odd("two_level"))), &bring(other)], [LinkKind::Shm; 2]);
             assert_eq!(facts.each_ref().map(chosen), [usual; 2]);
         }
-    }
-
-    #[test]
-    fn a_device_that_takes_processor_time_for_messages_has_fewer_of_them() {
-        let rows = |is_software: [bool; 4]| {
-            let rank = |is_software| Facts::unknown(4, Arc::default()).with_software_device(is_software);
-            let ranks = is_software.map(rank);
-            let all: Vec<u8> = ranks.iter().flat_map(|facts| facts.encode(LinkKind::Rdma, (4, 2))).collect();
-            [0, 1, 2, 3].map(|me| chosen(&ranks[me].decode(me, &all).unwrap()))
-        };
-        assert_eq!(rows([false; 4]), ["direct"; 4]);
-        assert_eq!(rows([false, true, false, false]), ["recursive_doubling"; 4]);
     }
 
     #[test]

@@ -88,11 +88,7 @@ impl Facts {
             (None, Some(measured), _) => measured.reason(),
             (None, None, Some(second)) => {
                 let ahead = (second.seconds / offers[0].seconds - 1.0) * 100.0;
-                let whose = match self.prices {
-                    prices if prices == Prices::standard(self.slowest) => "",
-                    prices if prices == Prices::of_software_device() => "soft ",
-                    _ => "measured prices of ",
-                };
+                let whose = if self.prices == Prices::standard(self.slowest) { "" } else { "measured prices of " };
                 format!("the cheapest by {whose}{} links by {ahead:.0} % before {}", self.slowest, second.name)
             }
             (None, None, None) => "the only row".to_owned(),

@@ -40,8 +40,6 @@ pub(crate) struct Facts {
     prices: Prices,
     /// Whether all ranks brought the same measured choices.
     measured: bool,
-    /// Whether a port of this rank's links is a program of the kernel's.
-    is_software: bool,
     /// What this rank brought. All have brought the same wishes, and the same choices if these are used.
     brought: Arc<Brought>,
 }
@@ -67,12 +65,7 @@ impl Facts {
     /// What a rank may assume before it has heard of the others.
     pub(crate) fn unknown(size: usize, brought: Arc<Brought>) -> Facts {
         let (slowest, crowding, prices) = (LinkKind::Tcp, 1, Prices::standard(LinkKind::Tcp));
-        Facts { size, slowest, crowding, boards: false, prices, measured: false, is_software: false, brought }
-    }
-
-    /// The same of a rank whose links have such a port, or none.
-    pub(crate) fn with_software_device(self, is_software: bool) -> Facts {
-        Facts { is_software, ..self }
+        Facts { size, slowest, crowding, boards: false, prices, measured: false, brought }
     }
 
     /// What measured choices depend on.

@@ -55,14 +55,6 @@ impl Prices {
         prices.rounded()
     }
 
-    /// What is assumed of soft-RoCE and its like, whose messages and bytes the kernel moves on the ranks' processors.
-    #[must_use]
-    pub fn of_software_device() -> Prices {
-        let prices =
-            Prices { latency_s: 2e-6, message_s: 3e-6, byte_s: 1.0 / 1.5e9, ..Prices::standard(LinkKind::Rdma) };
-        prices.rounded()
-    }
-
     /// The prices by name.
     #[must_use]
     pub fn named(&self) -> [(&'static str, f64); N_PRICES] {

@@ -6,6 +6,7 @@
 mod batch;
 mod evaluate;
 mod options;
+mod resume;
 mod stages;
 mod trainer;
 

@@ -96,14 +96,15 @@ pub fn draw(file: &Path, runs: &[(String, Vec<Row>)]) -> Result<(), Failure> {
         .bold_line_style(RGBColor(215, 215, 215))
         .draw()?;
     for (place, (name, rows)) in runs.iter().enumerate() {
-        let colour = COLOURS[place % COLOURS.len()];
+        // Equal runs lie on top of each other: the ones below are wider.
+        let style = COLOURS[place % COLOURS.len()].stroke_width(2 + 3 * (runs.len() - 1 - place) as u32);
         let line = rows.iter().filter(|row| row.loss.is_finite()).map(|row| (row.step, row.loss));
         chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(line, style))?
             .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
         let validated = rows.iter().filter_map(|row| Some((row.step, row.validation?)));
-        chart.draw_series(validated.map(|point| Circle::new(point, 4, colour.filled())))?;
+        chart.draw_series(validated.map(|point| Circle::new(point, 4, style.color.filled())))?;
     }
     chart
         .configure_series_labels()

@@ -145,7 +145,7 @@ impl Run<'_> {
             ("training", format!("{:.1} s, {} tokens/s", busy.as_secs_f64(), number(per_second))),
             ("MFU", format!("{} of {}FLOP/s", percent(Some(per_second * operations / peak.flops)), number(peak.flops))),
             ("peak", peak.source.clone()),
-            ("sending hidden", percent(hidden) + " of the time that gradients and values travelled, rank 0"),
+            ("sending hidden", percent(hidden)),
         ];
         if let Some(saved) = saved {
             summary.push(("checkpoint", saved.path.display().to_string()));

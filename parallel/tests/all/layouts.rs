@@ -251,7 +251,9 @@ fn evaluation_drops_nothing_and_leaves_no_trace() {
             });
             assert_eq!((losses[0], hash(&trainer)), (losses[1], before), "{layout}");
             let given: u64 = trainer.parameters().map(Parameter::gradients_given).sum();
-            trainer.step(batches(1, place, places, micro_batches)).unwrap();
+            // Where ranks may have different numbers of micro-batches they do: some follow what others send in the step.
+            let uneven = if layout.size(Axis::Pp) > 1 { micro_batches } else { 1 + place };
+            trainer.step(batches(1, place, places, uneven)).unwrap();
             assert!(trainer.parameters().map(Parameter::gradients_given).sum::<u64>() > given);
             let error = trainer.evaluate(Vec::new()).unwrap_err().to_string();
             assert!(error.contains("no rank has a token"), "{error}");

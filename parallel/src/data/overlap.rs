@@ -26,6 +26,18 @@ impl Overlap {
         if hidden + waited == 0.0 { 1.0 } else { hidden / (hidden + waited) }
     }
 
+    /// What became of those since an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: &Overlap) -> Overlap {
+        Overlap {
+            started: self.started - earlier.started,
+            started_early: self.started_early - earlier.started_early,
+            ready: self.ready - earlier.ready,
+            hidden: self.hidden - earlier.hidden,
+            waited: self.waited - earlier.waited,
+        }
+    }
+
     /// Waits for something that was started at `begun`, and counts.
     pub(crate) fn wait<T>(&mut self, begun: Instant, is_ready: bool, wait: impl FnOnce() -> T) -> T {
         self.ready += u64::from(is_ready);
@@ -34,5 +46,19 @@ impl Overlap {
         let result = wait();
         self.waited += asked.elapsed();
         result
+    }
+}
+
+impl std::ops::Add for Overlap {
+    type Output = Overlap;
+
+    fn add(self, other: Overlap) -> Overlap {
+        Overlap {
+            started: self.started + other.started,
+            started_early: self.started_early + other.started_early,
+            ready: self.ready + other.ready,
+            hidden: self.hidden + other.hidden,
+            waited: self.waited + other.waited,
+        }
     }
 }

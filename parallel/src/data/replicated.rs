@@ -144,6 +144,10 @@ impl State for Replicated {
         inside.buckets.iter_mut().try_for_each(|bucket| each(&mut bucket.shard))
     }
 
+    fn sending(&self) -> Option<Overlap> {
+        Some(self.overlap())
+    }
+
     fn distinct_along(&self) -> Vec<Axis> {
         Vec::new()
     }

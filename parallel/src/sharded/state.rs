@@ -183,6 +183,12 @@ impl State for Sharded {
         store.flush()
     }
 
+    /// Gradients and values.
+    fn sending(&self) -> Option<Overlap> {
+        let inside = self.inside();
+        Some(inside.overlap + inside.gathers)
+    }
+
     fn distinct_along(&self) -> Vec<Axis> {
         self.keep.cut.clone()
     }

@@ -12,7 +12,7 @@ pub use local::Local;
 pub use numbers::Numbers;
 pub use shard::{Segment, Shard};
 
-use crate::data::Progress;
+use crate::data::{Overlap, Progress};
 use crate::error::Result;
 use crate::mesh::Axis;
 use crate::parameter::Parameter;
@@ -49,6 +49,11 @@ pub trait State: Send + Sync {
     fn begin_step(&self, progress: &Progress) -> Result<()> {
         let _ = progress;
         Ok(())
+    }
+
+    /// What became of everything that it has sent beside the computing so far; `None` if it never sends anything so.
+    fn sending(&self) -> Option<Overlap> {
+        None
     }
 
     /// Axes along which the ranks' shards are different parts of the same parameters: along all others they are the same,

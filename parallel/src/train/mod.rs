@@ -4,10 +4,13 @@
 //! micro-batches forward and back, add gradients, clip, update.
 
 mod batch;
+mod evaluate;
 mod options;
+mod resume;
 mod stages;
 mod trainer;
 
 pub use batch::Batch;
+pub use evaluate::Evaluation;
 pub use options::{PipelineOptions, StateOptions, TrainerOptions};
 pub use trainer::{StepReport, Trainer};

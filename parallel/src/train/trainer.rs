@@ -47,16 +47,16 @@ const DATA: [Axis; 2] = [Axis::Dp, Axis::Fsdp];
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Trainer {
-    mesh: Mesh,
-    options: TrainerOptions,
-    stages: Stages,
-    pipeline_group: Group,
-    data_group: Group,
-    pipeline: Pipeline,
-    state: Arc<dyn State>,
-    ownership: Ownership,
-    optimizer: Optimizer,
-    scaler: Option<LossScaler>,
+    pub(super) mesh: Mesh,
+    pub(super) options: TrainerOptions,
+    pub(super) stages: Stages,
+    pub(super) pipeline_group: Group,
+    pub(super) data_group: Group,
+    pub(super) pipeline: Pipeline,
+    pub(super) state: Arc<dyn State>,
+    pub(super) ownership: Ownership,
+    pub(super) optimizer: Optimizer,
+    pub(super) scaler: Option<LossScaler>,
 }
 
 /// What came of a step, on all ranks alike.

@@ -6,10 +6,11 @@ use std::sync::Mutex;
 use candle_core::{DType, Device, Tensor};
 use paceline_comm::Communicator;
 use paceline_parallel::Result;
+use paceline_parallel::checkpoint::logical_hash;
 use paceline_parallel::mesh::{Axis, Layout, Mesh, MeshOptions};
 use paceline_parallel::nn::{GptConfig, HeadKind, MlpKind, NormKind, Placement, PositionKind};
 use paceline_parallel::optimizer::{AdamW, Clip, Norm, Optimizer, Outcome};
-use paceline_parallel::parameter::ParameterOptions;
+use paceline_parallel::parameter::{Parameter, ParameterOptions};
 use paceline_parallel::random::Stream;
 use paceline_parallel::sharded::{Reshard, ShardedOptions, Stage};
 use paceline_parallel::train::{Batch, PipelineOptions, StateOptions, Trainer, TrainerOptions};
@@ -56,9 +57,10 @@ fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch>
     (0..micro_batches).map(batch).collect()
 }
 
-/// Losses and norms by step, and logical values at the end.
+/// Evaluated losses, losses and norms by step, and logical values at the end.
 #[derive(Default)]
 struct Found {
+    evaluated: Vec<f64>,
     steps: Vec<(f64, f64)>,
     values: BTreeMap<String, Vec<f64>>,
 }
@@ -82,17 +84,23 @@ fn train(comm: Communicator, layout: &Layout, options: TrainerOptions, found: &M
     let (rank, data) = (mesh.rank(), [Axis::Dp, Axis::Fsdp]);
     let (place, places) = (layout.place(rank, &data) as u64, layout.size_of(&data) as u64);
     let mut trainer = Trainer::new(mesh, options, optimizer())?;
-    let mut steps = Vec::new();
+    let (mut steps, mut evaluated) = (Vec::new(), Vec::new());
     for step in 0..STEPS {
+        // Of other samples than are trained on, in micro-batches of one: mostly more than the pipeline is planned for.
+        let evaluation = trainer.evaluate(batches(1000, place, places, SAMPLES / places))?;
+        evaluated.push(evaluation.loss);
         let report = trainer.step(batches(step, place, places, micro_batches))?;
         let Outcome::Updated { norm: Some(norm) } = report.outcome else { panic!("step {step}: {:?}", report.outcome) };
         steps.push((report.loss, norm));
     }
+    let sent = trainer.state().sending().expect("both states count").started;
+    assert!(sent > 0 || places == 1, "{layout}: no reduction or gather was started");
     // All ranks take part in bringing values, also those of which others have copies.
     let values: Vec<_> = trainer.parameters().map(|parameter| parameter.value()).collect::<Result<_>>()?;
     let mut found = found.lock().unwrap();
     assert!(found.steps.is_empty() || found.steps == steps, "ranks report different steps");
-    found.steps = steps;
+    assert!(found.evaluated.is_empty() || found.evaluated == evaluated, "ranks evaluate differently");
+    (found.steps, found.evaluated) = (steps, evaluated);
     for (parameter, value) in trainer.parameters().zip(values) {
         let part = parameter.part();
         let whole = found.values.entry(parameter.name().to_owned());
@@ -142,6 +150,9 @@ fn check(layout: &str, options: &TrainerOptions, alone: &Found) {
     for (step, (want, is)) in alone.steps.iter().zip(&found.steps).enumerate() {
         let same = near(want.0, is.0, 1e-9) && near(want.1, is.1, 1e-9);
         assert!(same, "{layout}: step {step}: loss and norm are {is:?}, and {want:?} in one process");
+    }
+    for (step, (want, is)) in alone.evaluated.iter().zip(&found.evaluated).enumerate() {
+        assert!(near(*want, *is, 1e-9), "{layout}: before step {step} {is} is evaluated, and {want} in one process");
     }
     assert_eq!(found.values.keys().collect::<Vec<_>>(), alone.values.keys().collect::<Vec<_>>(), "{layout}");
     for (name, want) in &alone.values {
@@ -211,6 +222,54 @@ fn parameters_are_brought_again_in_the_backward_pass() {
         let sharded = ShardedOptions { stage: Stage::Parameters, reshard, ..ShardedOptions::default() };
         check("fsdp=2", &TrainerOptions { state: StateOptions::Sharded(sharded), ..kept.clone() }, &alone);
     }
+}
+
+#[test]
+fn evaluation_drops_nothing_and_leaves_no_trace() {
+    for (layout, options) in [
+        ("", options(llama())),
+        ("dp=2", options(llama())),
+        ("fsdp=2", sharded(options(llama()), Stage::Gradients)),
+        ("fsdp=2", sharded(options(llama()), Stage::Parameters)),
+        ("pp=2", piped(options(gpt2_tied()), "zbv", 1, 2)),
+    ] {
+        let layout: Layout = layout.parse().unwrap();
+        crate::common::ranks(layout.ranks(), |comm| {
+            let mesh = Mesh::new(comm, layout.clone(), MeshOptions::default()).unwrap();
+            let data = [Axis::Dp, Axis::Fsdp];
+            let (place, places) = (layout.place(mesh.rank(), &data) as u64, layout.size_of(&data) as u64);
+            let micro_batches = u64::from(options.pipeline.micro_batches);
+            let mut trainer = Trainer::new(mesh, options.clone(), optimizer()).unwrap();
+            trainer.step(batches(0, place, places, micro_batches)).unwrap();
+            let hash = |trainer: &Trainer| logical_hash(trainer.mesh(), trainer.ownership(), trainer.state()).unwrap();
+            let before = hash(&trainer);
+            // Another step would drop other numbers.
+            let losses = [100, 101].map(|step| {
+                let mut batches = batches(100, place, places, 2);
+                batches.iter_mut().for_each(|batch| batch.placement.step = step);
+                trainer.evaluate(batches).unwrap()
+            });
+            assert_eq!((losses[0], hash(&trainer)), (losses[1], before), "{layout}");
+            let given: u64 = trainer.parameters().map(Parameter::gradients_given).sum();
+            // Where ranks may have different numbers of micro-batches they do: some follow what others send in the step.
+            let uneven = if layout.size(Axis::Pp) > 1 { micro_batches } else { 1 + place };
+            trainer.step(batches(1, place, places, uneven)).unwrap();
+            assert!(trainer.parameters().map(Parameter::gradients_given).sum::<u64>() > given);
+            let error = trainer.evaluate(Vec::new()).unwrap_err().to_string();
+            assert!(error.contains("no rank has a token"), "{error}");
+        });
+    }
+}
+
+#[test]
+fn ranks_evaluate_equally_many_micro_batches() {
+    crate::common::ranks(2, |comm| {
+        let mesh = Mesh::new(comm, "dp=2".parse().unwrap(), MeshOptions::default()).unwrap();
+        let rank = mesh.rank() as u64;
+        let trainer = Trainer::new(mesh, options(llama()), optimizer()).unwrap();
+        let error = trainer.evaluate(batches(0, rank, 2, 1 + rank)).unwrap_err().to_string();
+        assert!(error.contains("[1, 2] micro-batches"), "{error}");
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! transfers ahead, in the list's order; both ends have the transfers of a pair of ranks in one order, so that messages need no
 //! numbers. What a forward pass leaves for its backward pass is dropped with the latter.
 
+mod evaluate;
 mod kept;
 mod stage;
 #[cfg(test)]

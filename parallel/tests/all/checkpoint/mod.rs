@@ -5,3 +5,4 @@ mod files;
 mod refused;
 mod resume;
 mod states;
+mod trainer;

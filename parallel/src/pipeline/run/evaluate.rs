@@ -1,0 +1,109 @@
+//! Takes micro-batches forward only, without gradients.
+//!
+//! All of them take the way of a schedule's first micro-batch, one after another through all stages. So there may be any number
+//! of them, and messages between two ranks have one order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use candle_core::Tensor;
+use paceline_comm::Collective;
+
+use super::Pipeline;
+use super::stage::Wire;
+use crate::autograd::without_gradients;
+use crate::error::{Doing, Error, Result};
+use crate::group::{Elements, Started};
+use crate::pipeline::lower::{Payload, Transfer};
+use crate::value::Value;
+
+/// Sends that may be under way.
+const MOST_SENDS: usize = 4;
+
+impl Pipeline {
+    /// What the last stage makes of each of so many micro-batches, by micro-batch, on the rank that has the last stage of the
+    /// first one. Nothing is kept for a backward pass.
+    ///
+    /// # Errors
+    /// A stage fails, or a rank is lost.
+    pub fn evaluate(&self, micro_batches: u32) -> Result<BTreeMap<u32, Tensor>> {
+        without_gradients(|| {
+            let (mut made, mut sending) = (BTreeMap::new(), VecDeque::new());
+            for micro_batch in 0..micro_batches {
+                self.evaluate_one(micro_batch, &mut made, &mut sending)?;
+            }
+            sending.into_iter().try_for_each(finish)?;
+            Ok(made)
+        })
+    }
+
+    fn evaluate_one(
+        &self,
+        micro_batch: u32,
+        made: &mut BTreeMap<u32, Tensor>,
+        sending: &mut VecDeque<(Transfer, Started)>,
+    ) -> Result<()> {
+        let rank_of = |stage: u32| self.schedule.rank_of(stage, 0) as usize;
+        let me = self.group.rank();
+        let mut here: Option<Tensor> = None;
+        for stage in (0..self.schedule.n_stages()).filter(|stage| rank_of(*stage) == me) {
+            let model = &self.stages[&stage];
+            let input = match stage.checked_sub(1) {
+                None => None,
+                Some(before) => {
+                    let wire = model.incoming(micro_batch)?;
+                    let (spread, given) = (wire.spread.clone(), here.take());
+                    let tensor = match given.filter(|_| rank_of(before) == me) {
+                        Some(tensor) => tensor,
+                        None => self.receive(rank_of(before), activation(before, micro_batch), wire)?,
+                    };
+                    Some(Value::new(tensor, spread))
+                }
+            };
+            let output =
+                model.forward(micro_batch, input.as_ref()).map_err(|error| within(stage, micro_batch, error))?;
+            let output = output.into_tensor();
+            if stage + 1 == self.schedule.n_stages() {
+                made.insert(micro_batch, output);
+            } else if rank_of(stage + 1) == me {
+                here = Some(output);
+            } else {
+                if sending.len() == MOST_SENDS {
+                    sending.pop_front().map_or(Ok(()), finish)?;
+                }
+                let transfer = activation(stage, micro_batch);
+                sending.push_back((transfer, self.send(rank_of(stage + 1), transfer, &output)?));
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, to: usize, transfer: Transfer, tensor: &Tensor) -> Result<Started> {
+        let elements = Elements::of(tensor)?;
+        self.group.count(Collective::Send, elements.bytes());
+        let started = elements.start_send(self.group.comm(), to);
+        started.doing(|| format!("sending {transfer} to stage rank {to}"))
+    }
+
+    fn receive(&self, from: usize, transfer: Transfer, wire: Wire) -> Result<Tensor> {
+        let buffer = Elements::zeros(wire.dtype, wire.dims.iter().product())?;
+        let started = buffer.start_recv(self.group.comm(), from);
+        let started = started.doing(|| format!("receiving {transfer} from stage rank {from}"))?;
+        started.wait(|| format!("receiving {transfer}"))?.into_tensor(wire.dims)
+    }
+}
+
+fn activation(stage: u32, micro_batch: u32) -> Transfer {
+    Transfer { payload: Payload::Activation, stage, micro_batch }
+}
+
+fn finish((transfer, started): (Transfer, Started)) -> Result<()> {
+    started.wait(|| format!("sending {transfer}")).map(drop)
+}
+
+/// An error with the pass in which it came up.
+fn within(stage: u32, micro_batch: u32, error: Error) -> Error {
+    match error {
+        Error::Invalid(text) => Error::Invalid(format!("evaluating {micro_batch} in stage {stage}: {text}")),
+        other => other,
+    }
+}

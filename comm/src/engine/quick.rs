@@ -42,11 +42,11 @@ impl Core {
     /// one under way.
     #[inline(always)]
     pub(super) fn look_for_the_end(&mut self, attention: &Attention, mut ends: impl FnMut(&mut Core) -> bool) {
-        for look in 0..=self.policy.spins + self.policy.yields {
+        for look in 0..=self.policies.caller.spins + self.policies.caller.yields {
             if ends(self) {
                 return;
             }
-            if look < self.policy.spins {
+            if look < self.policies.caller.spins {
                 if look >= RESTLESS {
                     std::hint::spin_loop();
                 }

@@ -270,7 +270,7 @@ mod tests {
     use paceline_transport::Clock;
 
     use super::super::Look;
-    use super::super::{Beside, Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicy};
+    use super::super::{Beside, Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicies};
     use super::*;
     use crate::algorithm::row;
     use crate::collective::Collective;
@@ -300,7 +300,7 @@ mod tests {
 
     fn engine() -> Engine {
         let endpoint = paceline_transport::endpoint::in_process(1).unwrap().remove(0);
-        Engine::new(Core::new(endpoint, Clock::Real, WaitPolicy::for_host(1, 1, Look::Memory)), Driver::Threads)
+        Engine::new(Core::new(endpoint, Clock::Real, WaitPolicies::for_host(1, 1, Look::Memory)), Driver::Threads)
     }
 
     #[test]

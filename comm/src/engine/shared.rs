@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
-use paceline_transport::{Endpoint, Waker, forks};
+use paceline_transport::{Endpoint, Waker, forks, run_promptly};
 
 use super::active::Active;
 use super::attention::{Attention, Stop};
@@ -219,6 +219,8 @@ impl Engine {
 
 impl Inner {
     fn progress(&self) {
+        // Its work is short, and whoever computes beside it waits for the outcome sooner or later.
+        run_promptly();
         let mut open = true;
         while open {
             // Once more after the end, so that no call that came late waits for ever.

@@ -54,13 +54,14 @@ pub(super) fn measure(comm: Communicator, sizes: &Sizes) -> Result<(), Fault> {
         let timelines = everyones(&mesh, &schedule, &report.timeline)?;
         if WARM_UP <= round && mesh.rank() == 0 {
             let measured = Price::measured(timelines);
-            let free = Costs::measured(schedule.n_stages(), &measured.timelines);
-            let [priced, free] =
-                [&Costs { send: transfer_s, ..free.clone() }, &free].map(|costs| price(&schedule, costs));
-            let (priced, free) = (priced?, free?);
+            let costs = Costs::measured(schedule.n_stages(), &measured.timelines);
+            let priced = price(&schedule, &Costs { send: transfer_s, ..costs })?;
+            let replayed = Price::replayed(&schedule, &measured.timelines, transfer_s)?;
             let busy = |price: &Price| price.ranks.iter().map(|rank| rank.busy).sum::<f64>() / RANKS as f64;
-            let times = [measured.makespan, busy(&measured), priced.makespan, busy(&priced), free.makespan, transfer_s];
-            times.iter().for_each(|seconds| println!("time {:.1}", 1e6 * seconds));
+            for price in [&measured, &priced, &replayed] {
+                println!("time {:.1}\ntime {:.1}", 1e6 * price.makespan, 1e6 * busy(price));
+            }
+            println!("time {:.1}", 1e6 * transfer_s);
         }
     }
     Ok(())

@@ -57,9 +57,9 @@ impl Display for Report {
             match samples {
                 Err(outcome) => writeln!(f, "- {name}: {outcome:?}")?,
                 Ok(samples) if *case == Case::Pipeline => {
-                    let [measured, priced, free] = bubbles(samples).map(|share| 100.0 * share);
+                    let [measured, priced, replayed] = bubbles(samples).map(|share| 100.0 * share);
                     write!(f, "- {name}: bubble {measured:.2} %, priced {priced:.2} %; ")?;
-                    writeln!(f, "{free:.2} % if transfers took no time")?;
+                    writeln!(f, "{replayed:.2} % with each computation as long as it was")?;
                 }
                 Ok(samples) => {
                     let share = 100.0 * samples.median("communication") / samples.median("backward");

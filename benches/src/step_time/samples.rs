@@ -18,8 +18,8 @@ const DATA: [&str; 10] = [
 ];
 const OF_PEER: usize = 7;
 const ZERO3: [&str; 2] = ["zero3", "zero3, values kept"];
-const PIPELINE: [&str; 6] =
-    ["makespan", "busy", "priced makespan", "priced busy", "priced makespan, transfers free", "transfer"];
+const PIPELINE: [&str; 7] =
+    ["makespan", "busy", "priced makespan", "priced busy", "replayed makespan", "replayed busy", "transfer"];
 
 /// The names of a case's numbers, in the order in which workers print them: times in microseconds, shares and counts as they
 /// are.
@@ -116,9 +116,9 @@ pub(super) mod tests {
 
     #[test]
     fn medians_are_those_of_a_name() {
-        let mut samples = sample(Case::Pipeline, &[&[1., 5., 9., 0., 0., 0.], &[2., 7., 9., 0., 0., 0.]]);
+        let mut samples = sample(Case::Pipeline, &[&[1., 5., 9., 0., 0., 0., 0.], &[2., 7., 9., 0., 0., 0., 0.]]);
         assert_eq!((samples.median("makespan"), samples.median("busy")), (1.5, 6.0));
-        samples.extend(sample(Case::Pipeline, &[&[9., 6.5, 9., 0., 0., 0.]]));
+        samples.extend(sample(Case::Pipeline, &[&[9., 6.5, 9., 0., 0., 0., 0.]]));
         assert_eq!((samples.rounds(), samples.spread("makespan")), (3, [1.0, 2.0, 9.0]));
         assert_eq!(samples.median("busy"), 6.5);
     }

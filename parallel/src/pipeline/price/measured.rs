@@ -1,9 +1,13 @@
 //! Prices and costs of a run that was measured.
 
+use std::collections::BTreeMap;
+
 use super::costs::{Costs, StageCost};
-use super::run::Timed;
-use super::{Price, of_timelines};
+use super::run::{Timed, run_by};
+use super::{Price, PriceError, of_timelines};
 use crate::pipeline::action::{Kind, Step};
+use crate::pipeline::check::check;
+use crate::pipeline::schedule::Schedule;
 
 impl Price {
     /// What a run took whose ranks did this, by rank, in one unit of time and from one beginning, which is 0.
@@ -21,6 +25,40 @@ impl Price {
     #[must_use]
     pub fn measured(timelines: Vec<Vec<Timed>>) -> Price {
         of_timelines(timelines, |timed| timed.end - timed.start)
+    }
+}
+
+impl Price {
+    /// What a schedule would have taken in a run with these timelines, if each computation took as long as it did and what it
+    /// made was on another rank `send` later.
+    ///
+    /// It differs from the price by [`Costs::measured`] by how unevenly computations ran, and from [`Price::measured`] by what
+    /// transfers took beyond `send`.
+    ///
+    /// # Errors
+    ///
+    /// When it is no schedule, when the timelines lack a computation of it, or when a time is negative or not finite.
+    pub fn replayed(schedule: &Schedule, timelines: &[Vec<Timed>], send: f64) -> Result<Price, PriceError> {
+        check(schedule)?;
+        let mut took = BTreeMap::new();
+        for timed in timelines.iter().flatten() {
+            // Of a pair, the first is given the time of both.
+            let times = std::iter::once(timed.end - timed.start).chain(std::iter::repeat(0.0));
+            took.extend(timed.step.actions().zip(times));
+        }
+        for action in schedule.ranks.iter().flatten().flat_map(|step| step.actions()) {
+            match took.get(&action) {
+                None => return Err(PriceError::Costs(format!("{action} is not in the timelines"))),
+                Some(time) if *time >= 0.0 && time.is_finite() => {}
+                Some(time) => return Err(PriceError::Costs(format!("{action} took {time}, which is no time"))),
+            }
+        }
+        if !(send >= 0.0 && send.is_finite()) {
+            return Err(PriceError::Costs(format!("a send costs {send}, which is no time")));
+        }
+        let cost = |step: Step| step.actions().map(|action| took[&action]).sum::<f64>();
+        let timelines = run_by(schedule, send, cost).expect("what waits for nobody for ever does so at any cost");
+        Ok(of_timelines(timelines, |timed| cost(timed.step)))
     }
 }
 
@@ -56,6 +94,7 @@ fn median(mut times: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::{Shape, schedule_row};
 
     fn timed(step: &str, start: f64, end: f64) -> Timed {
         Timed { step: step.parse().expect("a step"), start, end }
@@ -67,6 +106,19 @@ mod tests {
         let price = Price::measured(vec![first, vec![timed("1F0", 2.5, 4.0), timed("1B0", 4.0, 6.0)]]);
         assert_eq!((price.makespan, price.ranks[0].busy, price.ranks[1].idle), (9.0, 5.0, 5.5));
         assert_eq!((price.ranks[1].span, price.bubble_of_total()), (3.5, 9.5 / 18.0));
+    }
+
+    #[test]
+    fn a_replay_keeps_each_time_and_drops_other_waiting() {
+        let schedule = schedule_row("gpipe").unwrap().schedule(Shape::new(2, 1)).unwrap();
+        let first = vec![timed("0F0", 5.0, 7.0), timed("0B0", 20.0, 23.0)];
+        let mut run = vec![first, vec![timed("1F0", 9.0, 10.5), timed("1B0", 11.0, 13.0)]];
+        let price = Price::replayed(&schedule, &run, 0.25).unwrap();
+        assert_eq!((price.makespan, price.ranks[0].busy, price.ranks[1].busy), (9.0, 5.0, 3.5));
+        run[1].pop();
+        let error = Price::replayed(&schedule, &run, 0.25).unwrap_err().to_string();
+        assert_eq!(error, "1B0 is not in the timelines");
+        assert!(Price::replayed(&schedule, &[], f64::NAN).is_err());
     }
 
     #[test]

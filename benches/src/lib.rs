@@ -1,4 +1,4 @@
-//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, and their parts.
+//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, `step_time`, and their parts.
 
 pub mod call;
 pub mod chart;
@@ -13,6 +13,7 @@ pub mod process;
 pub mod results;
 pub mod run;
 pub mod shares;
+pub mod step_time;
 pub mod table;
 mod worker;
 

@@ -20,6 +20,7 @@ pub mod link;
 mod machine;
 pub mod memory;
 pub mod mesh;
+mod promptly;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 /// Options of links over InfiniBand and RoCE, which this build doesn't have (feature `rdma`).
@@ -48,5 +49,6 @@ pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
 pub use memory::Region;
 pub use mesh::{Fabric, GroupId, MeshError};
+pub use promptly::run_promptly;
 pub use rendezvous::{Exchanged, ProfilePlace, Rendezvous, RendezvousError, Setup};
 pub use stream::copy as copy_past_caches;

@@ -115,7 +115,7 @@ fn version_in(text: &str) -> Option<String> {
 }
 
 /// What a program prints; or why it couldn't.
-fn output_of(program: &Path, words: &[&str], variables: &[(&str, String)]) -> Result<String, String> {
+pub(crate) fn output_of(program: &Path, words: &[&str], variables: &[(&str, String)]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(words).envs(variables.iter().map(|(name, value)| (name, value)));
     let told = |why: &dyn std::fmt::Display| format!("{} {}: {why}", program.display(), words.join(" "));
@@ -131,7 +131,7 @@ fn output_of(program: &Path, words: &[&str], variables: &[(&str, String)]) -> Re
 }
 
 /// A command on a host of the place, or here.
-fn on(place: &Place, rank: usize, program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn on(place: &Place, rank: usize, program: impl AsRef<OsStr>) -> Command {
     match place.network {
         None => Command::new(program),
         Some(network) => network.on(rank / crate::network::ranks_per_host(place.ranks), program),

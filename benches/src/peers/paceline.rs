@@ -24,18 +24,10 @@ impl Paceline {
     pub fn new(program: PathBuf) -> Paceline {
         Paceline { program, jobs: AtomicUsize::new(0) }
     }
-}
 
-impl Library for Paceline {
-    fn name(&self) -> &'static str {
-        "paceline"
-    }
-
-    fn version(&self) -> Option<&str> {
-        Some(env!("CARGO_PKG_VERSION"))
-    }
-
-    fn job(&self, place: &Place, cells: &[Cell]) -> Job {
+    /// The processes that run this program's `--worker` with these words.
+    #[must_use]
+    pub fn workers(&self, place: &Place, words: &[String]) -> Job {
         let threads = place.wire == Wire::Threads;
         let job = self.jobs.fetch_add(1, Ordering::Relaxed);
         let local = format!("local://side-by-side-{}-{job}", std::process::id());
@@ -54,13 +46,26 @@ impl Library for Paceline {
             if threads {
                 command.args(["--threads", &place.ranks.to_string()]);
             }
+            command.args(words);
             let name = if threads { "paceline's ranks".to_owned() } else { format!("paceline's rank {rank}") };
-            (name, {
-                command.args(cells.iter().map(ToString::to_string));
-                command
-            })
+            (name, command)
         };
         Job { commands: (0..processes).map(command).collect() }
+    }
+}
+
+impl Library for Paceline {
+    fn name(&self) -> &'static str {
+        "paceline"
+    }
+
+    fn version(&self) -> Option<&str> {
+        Some(env!("CARGO_PKG_VERSION"))
+    }
+
+    fn job(&self, place: &Place, cells: &[Cell]) -> Job {
+        let words: Vec<String> = cells.iter().map(ToString::to_string).collect();
+        self.workers(place, &words)
     }
 }
 

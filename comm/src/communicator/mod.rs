@@ -19,7 +19,7 @@ use paceline_transport::sim::RankStep;
 use paceline_transport::{Clock, Endpoint, Fabric, GroupId, LinkKind, Peer};
 
 use crate::collective::Collective;
-use crate::engine::{Core, Driver, Engine, Kin, Look, Stamps, WaitPolicy, remembered};
+use crate::engine::{Core, Driver, Engine, Kin, Look, Stamps, WaitPolicies, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Circumstances, Explanation, Facts};
@@ -150,7 +150,7 @@ impl Communicator {
             false => Look::Memory,
         };
         let neighbours = neighbours.max(roots.fabric.n_neighbours());
-        let core = Core::new(endpoint, clock, WaitPolicy::for_host(neighbours, peers[rank].cores, look));
+        let core = Core::new(endpoint, clock, WaitPolicies::for_host(neighbours, peers[rank].cores, look));
         let core = core.among(roots.kin.clone(), members.clone());
         let zeros = || (0..size).map(|_| AtomicU64::new(0)).collect();
         let inner = Inner {

@@ -17,7 +17,7 @@ use super::channels::Channels;
 use super::fault;
 use super::kin::{Doing, Kin};
 use super::notice::Notice;
-use super::wait::{Pause, WaitPolicy, Waiter};
+use super::wait::{Pause, WaitPolicies, Waiter};
 use super::walk::{Fault, FaultCause};
 use super::witness::Witness;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     /// Why nothing works any more.
     pub(crate) dead: Option<Error>,
     pub(crate) clock: Clock,
-    pub(crate) policy: WaitPolicy,
+    pub(crate) policies: WaitPolicies,
     pub(crate) kin: Kin,
     /// Each rank's number in the world.
     pub(crate) members: Arc<[usize]>,
@@ -45,7 +45,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(endpoint: Endpoint, clock: Clock, policy: WaitPolicy) -> Core {
+    pub(crate) fn new(endpoint: Endpoint, clock: Clock, policies: WaitPolicies) -> Core {
         let witness = Witness::new(endpoint.me(), endpoint.peers().clone());
         let members = (0..endpoint.size()).collect();
         let kin = Kin::default();
@@ -55,7 +55,7 @@ impl Core {
             witness,
             dead: None,
             clock,
-            policy,
+            policies,
             kin,
             members,
             beside: None,
@@ -95,7 +95,8 @@ impl Core {
         if let Some(first) = &self.dead {
             return Err(first.repeated());
         }
-        let mut waiter = Waiter::new(self.policy);
+        let WaitPolicies { caller, progress } = self.policies;
+        let mut waiter = Waiter::new(if mine.is_empty() { progress } else { caller });
         loop {
             if attention.is_raised() {
                 self.attend(attention)?;

@@ -43,7 +43,7 @@ impl Core {
         let collective = message.plan.collective;
         let sends = collective != Collective::Recv;
         let (mut sent, mut received) = (if sends { Some(0) } else { None }, collective == Collective::Send);
-        self.look_for_the_end(attention, self.policy.clear_after, |core| {
+        self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
             let sent_before = sent;
             if sent == Some(0) {
                 sent = core.send_whole(&message);

@@ -45,5 +45,5 @@ pub(crate) use shape::Shape;
 pub(crate) use shared::{Driver, Engine};
 pub(crate) use small::Small;
 pub(crate) use stamp::{Fingerprint, Stamps, remembered};
-pub(crate) use wait::{Look, WaitPolicy};
+pub(crate) use wait::{Look, WaitPolicies};
 pub(crate) use windows::{Placed, Window, Windows, suits as suits_windows, turns as turns_of_windows};

@@ -51,7 +51,7 @@ impl Core {
             if ends(self) {
                 return;
             }
-            if look < self.policy.spins {
+            if look < self.policies.caller.spins {
                 if look >= RESTLESS {
                     std::hint::spin_loop();
                 }
@@ -110,7 +110,7 @@ impl Core {
         let mut exchange = Exchange::new(turn);
         let mut found = Ok(false);
         // Nothing can be in the way on a board.
-        let looks = self.policy.spins + self.policy.yields;
+        let looks = self.policies.caller.spins + self.policies.caller.yields;
         self.look_for_the_end(attention, looks, |core| {
             found = exchange.progress((plan, posting), &memory, stamps, &mut core.endpoint);
             if !matches!(found, Ok(false)) {

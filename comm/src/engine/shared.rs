@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paceline_transport::sim::RankStep;
-use paceline_transport::{Endpoint, Waker, forks};
+use paceline_transport::{Endpoint, Waker, forks, run_promptly};
 
 use super::active::Active;
 use super::attention::{Attention, Stop};
@@ -227,6 +227,8 @@ impl Engine {
 
 impl Inner {
     fn progress(&self) {
+        // Its work is short, and whoever computes beside it waits for the outcome sooner or later.
+        run_promptly();
         let mut open = true;
         while open {
             // Once more after the end, so that no call that came late waits for ever.
@@ -278,7 +280,7 @@ mod tests {
     use paceline_transport::Clock;
 
     use super::super::Look;
-    use super::super::{Beside, Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicy};
+    use super::super::{Beside, Channels, Extent, Memory, Naming, Operation, Plan, Slicing, Stamps, WaitPolicies};
     use super::*;
     use crate::algorithm::row;
     use crate::collective::Collective;
@@ -308,7 +310,7 @@ mod tests {
 
     fn engine() -> Engine {
         let endpoint = paceline_transport::endpoint::in_process(1).unwrap().remove(0);
-        Engine::new(Core::new(endpoint, Clock::Real, WaitPolicy::for_host(1, 1, Look::Memory)), Driver::Threads)
+        Engine::new(Core::new(endpoint, Clock::Real, WaitPolicies::for_host(1, 1, Look::Memory)), Driver::Threads)
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Core {
         let mut operation =
             Operation::new(plan.clone(), memory, channels, Naming::Whole, stamps.clone(), Beside::Nothing);
         let mut found = Ok(false);
-        self.look_for_the_end(attention, self.policy.clear_after, |core| {
+        self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
             found = operation.progress(&mut core.endpoint);
             if !matches!(found, Ok(false)) {
                 core.endpoint.ring_peers();

@@ -13,6 +13,9 @@ pub(crate) enum Pause {
     Sleep,
 }
 
+/// Looks of a thread that has no core of its own: some tens of microseconds, about what waking it costs.
+const SPINS_WITHOUT_CORE: u32 = 500;
+
 /// What it costs to look whether something has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
@@ -47,6 +50,32 @@ impl WaitPolicy {
             (false, Look::Memory) => WaitPolicy { spins: 200_000, yields: 10, clear_after: 2_000 },
             (false, Look::SystemCall) => WaitPolicy { spins: 100, yields: 20, clear_after: 100 },
         }
+    }
+}
+
+/// The policies of the threads that may drive a rank's calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WaitPolicies {
+    /// Of a caller that runs its own call.
+    pub(crate) caller: WaitPolicy,
+    /// Of the progress thread, for callers that wait.
+    pub(crate) progress: WaitPolicy,
+}
+
+impl WaitPolicies {
+    /// For `ranks` on a host where this process may use `cores`, and what a look costs.
+    pub(crate) fn for_host(ranks: usize, cores: usize, look: Look) -> WaitPolicies {
+        let caller = WaitPolicy::for_host(ranks, cores, look);
+        let progress = match look {
+            // Another rank computes, perhaps, and the thread that is to move its bytes has only this one's core to run on. It
+            // gets there at once when this one sleeps; when this one yields, only if it waits for this very core.
+            Look::Memory | Look::SystemCall if 2 * ranks > cores => {
+                let spins = caller.spins.min(SPINS_WITHOUT_CORE);
+                WaitPolicy { spins, yields: 0, clear_after: caller.clear_after.min(spins) }
+            }
+            _ => caller,
+        };
+        WaitPolicies { caller, progress }
     }
 }
 
@@ -85,6 +114,16 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_threads_keep_no_core_from_each_other() {
+        let policies = |cores| WaitPolicies::for_host(2, cores, Look::Memory);
+        assert_eq!(policies(4).progress, policies(4).caller);
+        assert_eq!(policies(2).caller, policies(4).caller);
+        assert_eq!((policies(2).progress.spins, policies(2).progress.yields), (SPINS_WITHOUT_CORE, 0));
+        let device = WaitPolicies::for_host(2, 2, Look::TakesFromDevice);
+        assert_eq!(device.progress, device.caller);
+    }
 
     #[test]
     fn gives_way_step_by_step() {

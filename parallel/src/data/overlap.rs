@@ -13,7 +13,8 @@ pub struct Overlap {
     pub ready: u64,
     /// From each start to when its result was asked for: time in which this rank did something else.
     pub hidden: Duration,
-    /// Time in which this rank waited for results.
+    /// Time in which this rank waited: for results, and at the end of a step for the other ranks to say which parameters they
+    /// have used, which comes behind what was sent before.
     pub waited: Duration,
 }
 
@@ -38,11 +39,16 @@ impl Overlap {
         }
     }
 
+    /// Counts something that was started at `begun` and is asked for at `asked`.
+    pub(crate) fn ask(&mut self, begun: Instant, asked: Instant, is_ready: bool) {
+        self.ready += u64::from(is_ready);
+        self.hidden += asked.saturating_duration_since(begun);
+    }
+
     /// Waits for something that was started at `begun`, and counts.
     pub(crate) fn wait<T>(&mut self, begun: Instant, is_ready: bool, wait: impl FnOnce() -> T) -> T {
-        self.ready += u64::from(is_ready);
         let asked = Instant::now();
-        self.hidden += asked - begun;
+        self.ask(begun, asked, is_ready);
         let result = wait();
         self.waited += asked.elapsed();
         result

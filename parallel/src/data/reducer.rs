@@ -169,6 +169,11 @@ impl Reducer {
             self.send(&mut inside, bucket)?;
         }
         inside.next = inside.buckets.len();
+        let asked = Instant::now();
+        let Inside { buckets, overlap, .. } = &mut *inside;
+        for (reduction, begun) in buckets.iter().filter_map(|bucket| bucket.flight.as_ref()) {
+            overlap.ask(*begun, asked, reduction.is_ready());
+        }
         let (unused, late) = self.agree(&mut inside)?;
         let mut second = Vec::new();
         for bucket in late {
@@ -179,9 +184,8 @@ impl Reducer {
         }
         let Inside { buckets, overlap, .. } = &mut *inside;
         for bucket in buckets.iter_mut() {
-            if let Some((reduction, begun)) = bucket.flight.take() {
-                let is_ready = reduction.is_ready();
-                bucket.shard.gradients = overlap.wait(begun, is_ready, || reduction.finish())?;
+            if let Some((reduction, _)) = bucket.flight.take() {
+                bucket.shard.gradients = reduction.finish()?;
             }
             // Where there is nobody else, what is late is simply more.
             if let Some(late) = bucket.late.take() {
@@ -193,6 +197,7 @@ impl Reducer {
             let late = reduction.finish()?;
             buckets[bucket].shard.gradients.add(0, &late.tensor(0..late.len(), late.len(), late.dtype())?)?;
         }
+        overlap.waited += asked.elapsed();
         match unused {
             Some(text) if self.options.unused == Unused::Refused => Err(Error::Invalid(text)),
             _ => Ok(()),

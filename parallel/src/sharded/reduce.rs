@@ -119,7 +119,9 @@ impl Keep {
             self.send_rest(inside)?;
         }
         self.end_of_step(inside)?;
+        let asked = Instant::now();
         let unused = self.agree(inside)?;
+        inside.overlap.waited += asked.elapsed();
         while !inside.flights.is_empty() {
             self.land(inside)?;
         }

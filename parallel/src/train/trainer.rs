@@ -15,6 +15,7 @@ use crate::mesh::{Axis, Mesh};
 use crate::optimizer::{Ending, Optimizer, Outcome, Ownership, end_step};
 use crate::parameter::Parameter;
 use crate::pipeline::partition::{Layer, Partition};
+use crate::pipeline::price::Timed;
 use crate::pipeline::{Pipeline, Schedule, Shape, Ties, schedule_row};
 use crate::precision::LossScaler;
 use crate::sharded::{Sharded, layer_of, units_by};
@@ -57,6 +58,7 @@ pub struct Trainer {
     pub(super) ownership: Ownership,
     pub(super) optimizer: Optimizer,
     pub(super) scaler: Option<LossScaler>,
+    timeline: Vec<Timed>,
 }
 
 /// What came of a step, on all ranks alike.
@@ -109,7 +111,20 @@ impl Trainer {
         let ownership = Ownership::agree(&mesh, state.as_ref())?;
         let scaler = options.scaler.map(LossScaler::new).transpose()?;
         let pipeline = Pipeline::new(plan, pipeline_group.clone(), stages.models.clone())?.with_ties(ties);
-        Ok(Trainer { mesh, options, stages, pipeline_group, data_group, pipeline, state, ownership, optimizer, scaler })
+        let timeline = Vec::new();
+        Ok(Trainer {
+            mesh,
+            options,
+            stages,
+            pipeline_group,
+            data_group,
+            pipeline,
+            state,
+            ownership,
+            optimizer,
+            scaler,
+            timeline,
+        })
     }
 
     /// The mesh.
@@ -153,6 +168,13 @@ impl Trainer {
         self.optimizer.count().steps
     }
 
+    /// When this rank computed what, in the last step in which it had micro-batches: see
+    /// [`Report::timeline`](crate::pipeline::Report::timeline).
+    #[must_use]
+    pub fn timeline(&self) -> &[Timed] {
+        &self.timeline
+    }
+
     /// Gives copies the values of a state that was loaded. All ranks call it.
     ///
     /// # Errors
@@ -184,6 +206,7 @@ impl Trainer {
                 sum += loss.to_dtype(DType::F64)?.to_scalar::<f64>()? / scale;
             }
             most_in_flight = report.most_in_flight;
+            self.timeline = report.timeline;
         }
         let learning_rate = self.options.learning_rate.at(self.steps());
         let ending = Ending { learning_rate, tokens: progress.tokens() as f64, clip: self.options.clip };

@@ -2,8 +2,12 @@
 //!
 //! Every rank does one step at a time, in the order of its list. What a step makes is on another rank
 //! [`Costs::send`] later; sending keeps nobody busy.
+//!
+//! A run that was measured has the same form: [`Price::measured`] makes one of its timelines, and [`Costs::measured`] takes
+//! from them what the stages cost.
 
 mod costs;
+mod measured;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -92,14 +96,19 @@ pub fn price(schedule: &Schedule, costs: &Costs) -> Result<Price, PriceError> {
         return Err(PriceError::Costs(fault));
     }
     let timelines = run(schedule, costs).expect("what waits for nobody for ever does so at any cost");
+    Ok(of_timelines(timelines, |timed| costs.of(timed.step)))
+}
+
+/// What timelines come to, if `busy` says how long a step of them computes.
+fn of_timelines(timelines: Vec<Vec<Timed>>, busy: impl Fn(&Timed) -> f64) -> Price {
     let last_end = |timeline: &Vec<Timed>| timeline.last().map_or(0.0, |last| last.end);
     let makespan = timelines.iter().map(last_end).fold(0.0, f64::max);
     let rank = |timeline: &Vec<Timed>| {
-        let busy = timeline.iter().map(|timed| costs.of(timed.step)).sum();
+        let busy = timeline.iter().map(&busy).sum();
         let span = timeline.first().map_or(0.0, |first| last_end(timeline) - first.start);
         RankPrice { busy, idle: makespan - busy, span, in_flight: in_flight(timeline) }
     };
-    Ok(Price { makespan, ranks: timelines.iter().map(rank).collect(), timelines })
+    Price { makespan, ranks: timelines.iter().map(rank).collect(), timelines }
 }
 
 /// Follows from the order alone. In a pair, the forward takes before the backward frees.

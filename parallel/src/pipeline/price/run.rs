@@ -76,8 +76,13 @@ impl Done<'_> {
 /// When each rank does what. The stages and micro-batches of the schedule must be in range, and there must be a cost
 /// for every stage.
 pub(crate) fn run(schedule: &Schedule, costs: &Costs) -> Result<Vec<Vec<Timed>>, Stuck> {
+    run_by(schedule, costs.send, |step| costs.of(step))
+}
+
+/// The same, if a send takes that long and `cost` says how long a step does.
+pub(super) fn run_by(schedule: &Schedule, send: f64, cost: impl Fn(Step) -> f64) -> Result<Vec<Vec<Timed>>, Stuck> {
     let cells = schedule.n_stages() as usize * schedule.n_micro_batches as usize;
-    let mut done = Done { schedule, send: costs.send, forward: vec![None; cells], gradient: vec![None; cells] };
+    let mut done = Done { schedule, send, forward: vec![None; cells], gradient: vec![None; cells] };
     let mut timelines: Vec<Vec<Timed>> = schedule.ranks.iter().map(|list| Vec::with_capacity(list.len())).collect();
     loop {
         let (mut moved, mut waits) = (false, None);
@@ -95,7 +100,7 @@ pub(crate) fn run(schedule: &Schedule, costs: &Costs) -> Result<Vec<Vec<Timed>>,
                     waits = waits.or(needs);
                     break;
                 }
-                let end = start + costs.of(step);
+                let end = start + cost(step);
                 step.actions().for_each(|action| done.finish(action, end));
                 timeline.push(Timed { step, start, end });
                 moved = true;

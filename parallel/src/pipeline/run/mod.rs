@@ -3,6 +3,8 @@
 //! Lists are lowered and proved before anything moves. Sends go on beside the computing, and receives are begun a few
 //! transfers ahead, in the list's order; both ends have the transfers of a pair of ranks in one order, so that messages need no
 //! numbers. What a forward pass leaves for its backward pass is dropped with the latter.
+//!
+//! A run notes when it computes what ([`Report::timeline`]); waiting for transfers isn't computing.
 
 mod evaluate;
 mod kept;
@@ -17,13 +19,15 @@ pub use ties::Ties;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use candle_core::Tensor;
 
 use super::Schedule;
-use super::action::{Action, Kind};
+use super::action::{Action, Kind, Step};
 use super::check::verify;
 use super::lower::{Lowered, lower};
+use super::price::Timed;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::state::State;
@@ -46,6 +50,27 @@ pub struct Report {
     pub losses: BTreeMap<u32, Tensor>,
     /// Forward passes whose activations, or whose inputs of weight gradients, were here at once at most, over all stages.
     pub most_in_flight: usize,
+    /// What was computed here when, in seconds since the run began on this rank, in order; the two computations of a pair come
+    /// one after the other. With those of the other ranks, [`Price::measured`](super::price::Price::measured) makes the
+    /// bubble of them, and [`draw`](super::draw) a drawing.
+    pub timeline: Vec<Timed>,
+}
+
+/// When a run began, and what it has computed since.
+struct Clock {
+    begun: Instant,
+    timeline: Vec<Timed>,
+}
+
+impl Clock {
+    /// Computes, and notes when.
+    fn time<T>(&mut self, action: Action, compute: impl FnOnce() -> T) -> T {
+        let start = self.begun.elapsed().as_secs_f64();
+        let made = compute();
+        let end = self.begun.elapsed().as_secs_f64();
+        self.timeline.push(Timed { step: Step::One(action), start, end });
+        made
+    }
 }
 
 impl Pipeline {
@@ -102,6 +127,7 @@ impl Pipeline {
     /// A stage fails, or a rank is lost.
     pub fn run(&self, state: &dyn State) -> Result<Report> {
         let last_forward = self.list.iter().rposition(|item| item.actions().any(|action| action.kind == Kind::Forward));
+        let mut clock = Clock { begun: Instant::now(), timeline: Vec::new() };
         let mut transfers = Transfers::new(&self.group, &self.list, &self.stages);
         let (mut kept, mut report) = (Kept::default(), Report::default());
         let owed = self.ties.as_ref().map(Ties::open);
@@ -111,7 +137,7 @@ impl Pipeline {
                 Lowered::Recv { transfer, .. } => transfers.begin_receiving(transfer)?,
                 Lowered::Compute(_) => {
                     for action in item.actions() {
-                        self.compute(action, &mut transfers, &mut kept, &mut report)
+                        self.compute(action, &mut transfers, &mut kept, &mut clock, &mut report)
                             .map_err(|error| at(action, error))?;
                     }
                 }
@@ -126,6 +152,7 @@ impl Pipeline {
             ties.gather(owed)?;
         }
         report.most_in_flight = kept.most();
+        report.timeline = clock.timeline;
         Ok(report)
     }
 
@@ -134,6 +161,7 @@ impl Pipeline {
         action: Action,
         transfers: &mut Transfers<'_>,
         kept: &mut Kept,
+        clock: &mut Clock,
         report: &mut Report,
     ) -> Result<()> {
         let Action { stage, kind, micro_batch } = action;
@@ -142,7 +170,7 @@ impl Pipeline {
         match kind {
             Kind::Forward => {
                 let input = if is_first { None } else { Some(transfers.take_activation(stage, micro_batch)?) };
-                let output = kept.forward(model.as_ref(), (stage, micro_batch), input)?;
+                let output = clock.time(action, || kept.forward(model.as_ref(), (stage, micro_batch), input))?;
                 if is_last {
                     report.losses.insert(micro_batch, output);
                 } else {
@@ -151,12 +179,13 @@ impl Pipeline {
             }
             Kind::Backward | Kind::Input => {
                 let gradient = if is_last { None } else { Some(transfers.take_gradient(stage, micro_batch)?) };
-                let input = kept.backward((stage, micro_batch), gradient, kind == Kind::Input)?;
+                let weights_later = kind == Kind::Input;
+                let input = clock.time(action, || kept.backward((stage, micro_batch), gradient, weights_later))?;
                 if let Some(input) = input {
                     transfers.give_gradient(stage, micro_batch, input);
                 }
             }
-            Kind::Weight => kept.weights((stage, micro_batch))?,
+            Kind::Weight => clock.time(action, || kept.weights((stage, micro_batch)))?,
         }
         Ok(())
     }

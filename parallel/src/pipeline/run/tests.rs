@@ -115,6 +115,7 @@ fn run(schedule: &Schedule, tied: bool) -> (Found, Vec<usize>) {
                 let state = Local::new(kept).unwrap();
                 let pipeline = Pipeline::new(schedule.clone(), group, stages).unwrap().with_ties(ties);
                 let report = pipeline.run(&state).unwrap();
+                is_told(schedule, rank, &report);
                 assert!(parameters.values().flatten().all(|parameter| parameter.open_uses() == 0));
                 in_flight.lock().unwrap()[rank] = report.most_in_flight;
                 let mut found = found.lock().unwrap();
@@ -126,6 +127,15 @@ fn run(schedule: &Schedule, tied: bool) -> (Found, Vec<usize>) {
         }
     });
     (found.into_inner().unwrap(), in_flight.into_inner().unwrap())
+}
+
+/// The timeline has the schedule's computations in their order, one after another, within the run.
+fn is_told(schedule: &Schedule, rank: usize, report: &Report) {
+    let should: Vec<Action> = schedule.ranks[rank].iter().flat_map(|step| step.actions()).collect();
+    let is: Vec<Action> = report.timeline.iter().flat_map(|timed| timed.step.actions()).collect();
+    assert_eq!(is, should);
+    let times: Vec<f64> = report.timeline.iter().flat_map(|timed| [timed.start, timed.end]).collect();
+    assert!(0.0 <= times[0] && times.is_sorted() && times[0] < times[times.len() - 1], "{times:?}");
 }
 
 /// The same in one process, micro-batch by micro-batch.

@@ -1,6 +1,7 @@
 //! Data parallel against one process: the same numbers, and no byte more than the formulas say.
 
 mod hooks;
+mod waiting;
 
 use std::sync::Arc;
 

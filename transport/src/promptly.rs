@@ -21,13 +21,22 @@ pub fn run_promptly() {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_told_back() {
+    fn anybody_may_ask() {
         std::thread::spawn(|| {
-            assert!(sys::ask_for_slices(SLICE).expect("anybody may ask"), "tests run in the usual way");
             run_promptly();
+            match sys::ask_for_slices(SLICE) {
+                Ok(true) => {}
+                Ok(false) => println!("skipped: these tests aren't scheduled in the usual way"),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::NOSYS | Errno::PERM) => println!("skipped: slices can't be asked for here: {error}"),
+                    _ => panic!("a request that the kernel doesn't understand: {error}"),
+                },
+            }
         })
         .join()
         .expect("no panic");

@@ -32,7 +32,7 @@ pub struct Campaign {
     #[arg(long, conflicts_with = "pair")]
     full: bool,
     /// Seconds after which a guest is killed.
-    #[arg(long, default_value_t = 320, default_value_if("full", "true", "3200"))]
+    #[arg(long, default_value_t = 480, default_value_if("full", "true", "3200"))]
     deadline: u64,
 }
 

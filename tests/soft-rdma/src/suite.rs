@@ -24,19 +24,19 @@ const fn suite(name: &'static str, words: &'static str, limit_s: u32) -> Suite {
 /// All of them, in their order.
 pub const SUITES: [Suite; 10] = [
     Suite { is_planted: true, ..suite("planted", "verbs a_planted_failure", 10) },
-    suite("links", "links", 60),
-    suite("collectives", "processes every_collective", 60),
+    suite("links", "links", 150),
+    suite("collectives", "processes every_collective", 100),
     suite(
         "conformance",
         "conformance rows:: windows::registered windows::one messages:: uneven::one mixed::a_process",
-        60,
+        150,
     ),
-    suite("fork", "processes a_fork", 30),
-    suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 60),
+    suite("fork", "processes a_fork", 60),
+    suite("faults", "faults a_rank_that_ends a_rank_that_is_late killed_in_calls", 150),
     suite("machine", "verbs interface::an_interface locked::", 60),
     suite("memory", "verbs placed::", 30),
-    suite("tools", "verbs the_tools", 60),
-    Suite { threads: 3, ..suite("ports", "verbs ports:: switches:: removal:: interface::a_late", 60) },
+    suite("tools", "verbs the_tools", 100),
+    Suite { threads: 3, ..suite("ports", "verbs ports:: switches:: removal:: interface::a_late", 100) },
 ];
 
 /// The tests of `paceline-tests` that the suites are of.

@@ -107,3 +107,44 @@ fn within(stage: u32, micro_batch: u32, error: Error) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use candle_core::Device;
+
+    use super::*;
+    use crate::autograd::is_recording;
+    use crate::group::Group;
+    use crate::mesh::Axis;
+    use crate::pipeline::{Shape, Stage, schedule_row};
+
+    /// Makes its micro-batch's number.
+    struct Numbers;
+
+    impl Stage for Numbers {
+        fn incoming(&self, _: u32) -> Result<Wire> {
+            Err(Error::invalid("nothing comes into the first stage"))
+        }
+
+        fn outgoing(&self, _: u32) -> Result<Wire> {
+            Err(Error::invalid("nothing leaves the last stage"))
+        }
+
+        fn forward(&self, micro_batch: u32, input: Option<&Value>) -> Result<Value> {
+            assert!(input.is_none() && !is_recording());
+            Ok(Value::invariant(Tensor::new(f64::from(micro_batch), &Device::Cpu)?))
+        }
+    }
+
+    #[test]
+    fn nothing_is_recorded_and_any_number_goes_through() {
+        let schedule = schedule_row("gpipe").unwrap().schedule(Shape::new(1, 2)).unwrap();
+        let stages = BTreeMap::from([(0, Arc::new(Numbers) as Arc<dyn Stage>)]);
+        let pipeline = Pipeline::new(schedule, Group::alone(Axis::Pp).unwrap(), stages).unwrap();
+        let made = pipeline.evaluate(3).unwrap();
+        let numbers: Vec<f64> = made.values().map(|tensor| tensor.to_scalar().unwrap()).collect();
+        assert!(numbers == [0.0, 1.0, 2.0] && is_recording());
+    }
+}

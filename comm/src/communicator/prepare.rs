@@ -193,15 +193,17 @@ impl Prepared {
 
     /// Whether calls like this one may run over the boards with their buffers as they are.
     pub(super) fn is_quick(&self) -> bool {
-        let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));
-        self.plan.posting.is_some() && self.own_input.is_none() && !scales
+        self.plan.posting.is_some() && self.takes_input_as_it_is()
     }
 
     /// Whether calls like this one may run over links the short way, with their buffers as they are.
     pub(super) fn is_small(&self) -> bool {
-        let scales = matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_));
         let is_whole = matches!(self.naming, Naming::Whole) && self.plan.slices == 1;
-        is_whole && self.message_bytes() < WORTH_BYTES && self.own_input.is_none() && !scales
+        is_whole && self.message_bytes() < WORTH_BYTES && self.takes_input_as_it_is()
+    }
+
+    fn takes_input_as_it_is(&self) -> bool {
+        self.own_input.is_none() && !matches!(self.plan.kernel.op(), ReduceOp::PreMulSum(_))
     }
 
     pub(super) fn plan(&self) -> &SharedPlan {

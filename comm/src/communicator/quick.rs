@@ -192,9 +192,9 @@ impl Communicator {
     #[inline]
     unsafe fn small<'a>(&self, ready: &'a Ready, (input, output): (*const u8, *mut u8)) -> Small<'a> {
         let Ready { plan, stamps, input: from, output: to, .. } = ready;
-        let places = ((input.wrapping_add(from.0), from.1), (output.wrapping_add(to.0), to.1));
         // SAFETY: as in `quick`.
-        let memory = unsafe { Memory::new(places.0, places.1, plan.scratch_bytes(), None) };
+        let memory =
+            unsafe { Memory::new((input.add(from.0), from.1), (output.add(to.0), to.1), plan.scratch_bytes(), None) };
         self.inner.note_in_history(stamps);
         Small { plan, memory, stamps, sequence: self.next_sequence(), timeout: self.timeout() }
     }

@@ -26,9 +26,7 @@ impl Price {
     pub fn measured(timelines: Vec<Vec<Timed>>) -> Price {
         of_timelines(timelines, |timed| timed.end - timed.start)
     }
-}
 
-impl Price {
     /// What a schedule would have taken in a run with these timelines, if each computation took as long as it did and what it
     /// made was on another rank `send` later.
     ///

@@ -6,13 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use candle_core::Tensor;
-use paceline_comm::Collective;
 
 use super::Pipeline;
-use super::stage::Wire;
+use super::transfers::{finish_receive, finish_send, start_receive, start_send};
 use crate::autograd::without_gradients;
-use crate::error::{Doing, Error, Result};
-use crate::group::{Elements, Started};
+use crate::error::{Error, Result};
+use crate::group::Started;
 use crate::pipeline::lower::{Payload, Transfer};
 use crate::value::Value;
 
@@ -31,7 +30,7 @@ impl Pipeline {
             for micro_batch in 0..micro_batches {
                 self.evaluate_one(micro_batch, &mut made, &mut sending)?;
             }
-            sending.into_iter().try_for_each(finish)?;
+            sending.into_iter().try_for_each(finish_send)?;
             Ok(made)
         })
     }
@@ -54,7 +53,11 @@ impl Pipeline {
                     let (spread, given) = (wire.spread.clone(), here.take());
                     let tensor = match given.filter(|_| rank_of(before) == me) {
                         Some(tensor) => tensor,
-                        None => self.receive(rank_of(before), activation(before, micro_batch), wire)?,
+                        None => {
+                            let transfer = activation(before, micro_batch);
+                            let started = start_receive(&self.group, rank_of(before), transfer, &wire)?;
+                            finish_receive((transfer, wire, started))?
+                        }
                     };
                     Some(Value::new(tensor, spread))
                 }
@@ -68,36 +71,18 @@ impl Pipeline {
                 here = Some(output);
             } else {
                 if sending.len() == MOST_SENDS {
-                    sending.pop_front().map_or(Ok(()), finish)?;
+                    sending.pop_front().map_or(Ok(()), finish_send)?;
                 }
                 let transfer = activation(stage, micro_batch);
-                sending.push_back((transfer, self.send(rank_of(stage + 1), transfer, &output)?));
+                sending.push_back((transfer, start_send(&self.group, rank_of(stage + 1), transfer, &output)?));
             }
         }
         Ok(())
-    }
-
-    fn send(&self, to: usize, transfer: Transfer, tensor: &Tensor) -> Result<Started> {
-        let elements = Elements::of(tensor)?;
-        self.group.count(Collective::Send, elements.bytes());
-        let started = elements.start_send(self.group.comm(), to);
-        started.doing(|| format!("sending {transfer} to stage rank {to}"))
-    }
-
-    fn receive(&self, from: usize, transfer: Transfer, wire: Wire) -> Result<Tensor> {
-        let buffer = Elements::zeros(wire.dtype, wire.dims.iter().product())?;
-        let started = buffer.start_recv(self.group.comm(), from);
-        let started = started.doing(|| format!("receiving {transfer} from stage rank {from}"))?;
-        started.wait(|| format!("receiving {transfer}"))?.into_tensor(wire.dims)
     }
 }
 
 fn activation(stage: u32, micro_batch: u32) -> Transfer {
     Transfer { payload: Payload::Activation, stage, micro_batch }
-}
-
-fn finish((transfer, started): (Transfer, Started)) -> Result<()> {
-    started.wait(|| format!("sending {transfer}")).map(drop)
 }
 
 /// An error with the pass in which it came up.
@@ -114,6 +99,7 @@ mod tests {
 
     use candle_core::Device;
 
+    use super::super::Wire;
     use super::*;
     use crate::autograd::is_recording;
     use crate::group::Group;

@@ -42,11 +42,7 @@ impl<'a> Transfers<'a> {
             self.finish_one_send()?;
         }
         let tensor = self.here.remove(&transfer).ok_or_else(|| missing(transfer))?;
-        let elements = Elements::of(&tensor)?;
-        self.group.count(Collective::Send, elements.bytes());
-        let started =
-            elements.start_send(self.group.comm(), to).doing(|| format!("sending {transfer} to stage rank {to}"))?;
-        self.sending.push_back((transfer, started));
+        self.sending.push_back((transfer, start_send(self.group, to, transfer, &tensor)?));
         Ok(())
     }
 
@@ -56,9 +52,7 @@ impl<'a> Transfers<'a> {
         for _ in 0..behind + AHEAD.saturating_sub(self.coming.len()) {
             let Some((from, next)) = self.due.pop_front() else { break };
             let wire = self.wire(next)?;
-            let buffer = Elements::zeros(wire.dtype, wire.dims.iter().product())?;
-            let started = buffer.start_recv(self.group.comm(), from);
-            let started = started.doing(|| format!("receiving {next} from stage rank {from}"))?;
+            let started = start_receive(self.group, from, next, &wire)?;
             self.coming.push((next, wire, started));
         }
         Ok(())
@@ -74,8 +68,7 @@ impl<'a> Transfers<'a> {
     }
 
     fn finish_one_send(&mut self) -> Result<()> {
-        let Some((transfer, started)) = self.sending.pop_front() else { return Ok(()) };
-        started.wait(|| format!("sending {transfer}")).map(drop)
+        self.sending.pop_front().map_or(Ok(()), finish_send)
     }
 
     /// Waits until all that was sent is on its way.
@@ -108,7 +101,7 @@ impl<'a> Transfers<'a> {
     fn take(&mut self, transfer: Transfer) -> Result<Tensor> {
         if let Some(place) = self.coming.iter().position(|(coming, ..)| *coming == transfer) {
             let (_, wire, started) = self.coming.remove(place);
-            return started.wait(|| format!("receiving {transfer}"))?.into_tensor(wire.dims);
+            return finish_receive((transfer, wire, started));
         }
         let tensor = self.here.remove(&transfer).ok_or_else(|| missing(transfer))?;
         self.fits(transfer, &tensor)?;
@@ -125,6 +118,25 @@ impl<'a> Transfers<'a> {
         let (dims, dtype) = (&wire.dims, wire.dtype);
         Err(Error::invalid(format!("{transfer} is {is:?}, {of:?}, and stage {stage} takes {dims:?}, {dtype:?}")))
     }
+}
+
+pub(super) fn start_send(group: &Group, to: usize, transfer: Transfer, tensor: &Tensor) -> Result<Started> {
+    let elements = Elements::of(tensor)?;
+    group.count(Collective::Send, elements.bytes());
+    elements.start_send(group.comm(), to).doing(|| format!("sending {transfer} to stage rank {to}"))
+}
+
+pub(super) fn finish_send((transfer, started): (Transfer, Started)) -> Result<()> {
+    started.wait(|| format!("sending {transfer}")).map(drop)
+}
+
+pub(super) fn start_receive(group: &Group, from: usize, transfer: Transfer, wire: &Wire) -> Result<Started> {
+    let buffer = Elements::zeros(wire.dtype, wire.dims.iter().product())?;
+    buffer.start_recv(group.comm(), from).doing(|| format!("receiving {transfer} from stage rank {from}"))
+}
+
+pub(super) fn finish_receive((transfer, wire, started): (Transfer, Wire, Started)) -> Result<Tensor> {
+    started.wait(|| format!("receiving {transfer}"))?.into_tensor(wire.dims)
 }
 
 fn missing(transfer: Transfer) -> Error {

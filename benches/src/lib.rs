@@ -6,6 +6,7 @@ pub mod csv;
 pub mod machine;
 pub mod matrix;
 pub mod network;
+pub mod orders;
 pub mod overlap;
 pub mod pattern;
 pub mod peers;
@@ -17,4 +18,4 @@ pub mod step_time;
 pub mod table;
 mod worker;
 
-pub use worker::worker;
+pub use worker::{Work, worker};

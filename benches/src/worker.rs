@@ -2,13 +2,15 @@
 
 use std::fmt::Debug;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use half::{bf16, f16};
-use paceline_comm::{Communicator, Element, ReduceOp};
+use paceline_comm::{Buffer, Communicator, Element, ReduceOp};
 
 use crate::call::GROUPED;
 use crate::matrix::{Call, Cell, ElementType};
+use crate::orders::obey;
 use crate::overlap;
 use crate::pattern::{expected, lengths, value};
 use crate::shares::{receives, sends};
@@ -16,43 +18,82 @@ use crate::shares::{receives, sends};
 /// Where buffers begin.
 const PAGE_BYTES: usize = 4096;
 
-/// Runs the cells as one rank of the environment's communicator, or as `threads` ranks that are alone; rank 0 prints
-/// `time` and microseconds per call as each is done.
+/// What a worker runs, and as which ranks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// What it runs first.
+    pub cells: Vec<Cell>,
+    /// A folder with a pipe for each rank, by which further cells come; see [`obey`].
+    pub orders: Option<PathBuf>,
+    /// As how many ranks that are alone; otherwise as one rank of the environment's communicator.
+    pub threads: Option<usize>,
+    /// Whether buffers are in registered memory.
+    pub registered: bool,
+}
+
+/// Runs the cells; rank 0 prints `time` and microseconds per call as each is done.
 ///
 /// # Errors
 ///
 /// If the ranks don't meet, a call fails, or its result is wrong.
-pub fn worker(cells: &[Cell], threads: Option<usize>) -> Result<(), String> {
+pub fn worker(work: &Work) -> Result<(), String> {
     // No rank outlives the program that started it.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let comms = match threads {
+    let comms = match work.threads {
         None => vec![Communicator::from_env().map_err(|error| error.to_string())?],
         Some(threads) => Communicator::from_env_threads(threads).map_err(|error| error.to_string())?,
     };
     std::thread::scope(|scope| {
-        let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, cells))).collect();
+        let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, work))).collect();
         ranks.into_iter().try_for_each(|rank| rank.join().map_err(|_| "a rank's thread panicked".to_owned())?)
     })
 }
 
-fn rank(comm: &Communicator, cells: &[Cell]) -> Result<(), String> {
-    for cell in cells {
-        if cell.call == Call::Overlap {
-            overlap::worker::measure(comm, cell)?;
-            continue;
-        }
-        let measured = match cell.element {
-            ElementType::F32 => measure(comm, cell, |number| number as f32),
-            ElementType::F64 => measure(comm, cell, |number| number as f64),
-            ElementType::F16 => measure(comm, cell, |number| f16::from_f32(number as f32)),
-            ElementType::Bf16 => measure(comm, cell, |number| bf16::from_f32(number as f32)),
-        };
-        let slowest_us = measured.map_err(|error| format!("rank {}: {cell}: {error}", comm.rank()))?;
-        if comm.rank() == 0 {
-            println!("time {slowest_us:.4}");
-        }
+fn rank(comm: &Communicator, work: &Work) -> Result<(), String> {
+    let one = |cell: &Cell| one(comm, cell, work.registered);
+    work.cells.iter().try_for_each(one)?;
+    let pipe = work.orders.as_ref().map(|folder| folder.join(comm.rank().to_string()));
+    pipe.map_or(Ok(()), |pipe| obey(&pipe, one))
+}
+
+fn one(comm: &Communicator, cell: &Cell, registered: bool) -> Result<(), String> {
+    if cell.call == Call::Overlap {
+        return overlap::worker::measure(comm, cell);
+    }
+    let measured = match cell.element {
+        ElementType::F32 => measure(comm, cell, registered, |number| number as f32),
+        ElementType::F64 => measure(comm, cell, registered, |number| number as f64),
+        ElementType::F16 => measure(comm, cell, registered, |number| f16::from_f32(number as f32)),
+        ElementType::Bf16 => measure(comm, cell, registered, |number| bf16::from_f32(number as f32)),
+    };
+    let slowest_us = measured.map_err(|error| format!("rank {}: {cell}: {error}", comm.rank()))?;
+    if comm.rank() == 0 {
+        println!("time {slowest_us:.4}");
     }
     Ok(())
+}
+
+/// Memory of a call, page-aligned.
+enum Space<T> {
+    Own { memory: Vec<T>, first: usize, length: usize },
+    Registered(Buffer<T>),
+}
+
+impl<T: Element + Copy> Space<T> {
+    fn new(comm: &Communicator, length: usize, registered: bool, zero: T) -> Result<Space<T>, String> {
+        if registered {
+            return comm.alloc(length).map(Space::Registered).map_err(told);
+        }
+        let (memory, first) = aligned(length, zero);
+        Ok(Space::Own { memory, first, length })
+    }
+
+    fn elements(&mut self) -> &mut [T] {
+        match self {
+            Space::Own { memory, first, length } => &mut memory[*first..*first + *length],
+            Space::Registered(buffer) => buffer,
+        }
+    }
 }
 
 /// A vector and where its page-aligned part begins.
@@ -63,17 +104,17 @@ fn aligned<T: Copy>(length: usize, zero: T) -> (Vec<T>, usize) {
 }
 
 /// The slowest rank's microseconds per call.
-fn measure<T>(comm: &Communicator, cell: &Cell, of: impl Fn(usize) -> T) -> Result<f64, String>
+fn measure<T>(comm: &Communicator, cell: &Cell, registered: bool, of: impl Fn(usize) -> T) -> Result<f64, String>
 where
     T: Element + Copy + PartialEq + Debug,
 {
     let (rank, ranks) = (comm.rank(), comm.size());
     let (inputs, outputs) = lengths(cell, ranks, rank);
-    let (mut input, first) = aligned(inputs, of(0));
-    let input = &mut input[first..first + inputs];
+    let mut input = Space::new(comm, inputs, registered, of(0))?;
+    let input = input.elements();
     input.iter_mut().enumerate().for_each(|(at, element)| *element = of(value(rank, at)));
-    let (mut output, first) = aligned(outputs, of(0));
-    let output = &mut output[first..first + outputs];
+    let mut output = Space::new(comm, outputs, registered, of(0))?;
+    let output = output.elements();
     if cell.call == Call::Broadcast && rank == 0 {
         output.copy_from_slice(input);
     }
@@ -195,10 +236,14 @@ mod tests {
         let types = [ElementType::F32, ElementType::F64, ElementType::F16, ElementType::Bf16];
         let cell = |(call, element)| Cell { call, element, bytes: 480, iterations: 3 };
         let cells: Vec<Cell> = calls.iter().flat_map(|&call| types.map(|element| cell((call, element)))).collect();
-        std::thread::scope(|scope| {
-            let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, &cells))).collect();
-            ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("right results"));
-        });
+        let run = |work: &Work| {
+            std::thread::scope(|scope| {
+                let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(|| rank(comm, work))).collect();
+                ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("right results"));
+            });
+        };
+        run(&Work { cells: cells.clone(), ..Work::default() });
+        run(&Work { cells, registered: true, ..Work::default() });
     }
 
     #[test]

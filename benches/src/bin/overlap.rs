@@ -13,7 +13,7 @@ use paceline_benches::network::Network;
 use paceline_benches::overlap::{Sample, Table};
 use paceline_benches::peers::{Library, Missing, Paceline, PeerName, Place, Search, find};
 use paceline_benches::process::{Interrupted, Limits, Outcome, Supervisor};
-use paceline_benches::worker;
+use paceline_benches::{Work, worker};
 
 /// How long libraries may take to start, and for a round.
 const LIMITS: Limits = Limits { start: Duration::from_secs(60), cell: Duration::from_secs(120) };
@@ -63,7 +63,11 @@ enum Links {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let ended = if options.worker { worker(&options.cells, None) } else { compare(&options) };
+    let ended = if options.worker {
+        worker(&Work { cells: options.cells.clone(), ..Work::default() })
+    } else {
+        compare(&options)
+    };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

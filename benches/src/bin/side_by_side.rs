@@ -15,7 +15,7 @@ use paceline_benches::process::{Interrupted, Supervisor};
 use paceline_benches::results::Results;
 use paceline_benches::run::{COPIES, COPY_BYTES, Run};
 use paceline_benches::table::{Summary, Table};
-use paceline_benches::{chart, csv, worker};
+use paceline_benches::{Work, chart, csv, worker};
 
 /// Compares paceline's collectives with the libraries that are here.
 ///
@@ -70,6 +70,12 @@ struct Options {
     /// Runs as so many of paceline's ranks.
     #[arg(long, hide = true, requires = "worker")]
     threads: Option<usize>,
+    /// A folder of pipes, one for each rank, by which it is told what else to run.
+    #[arg(long, hide = true, requires = "worker", conflicts_with = "threads")]
+    orders: Option<PathBuf>,
+    /// Runs on registered memory.
+    #[arg(long, hide = true, requires = "worker")]
+    registered: bool,
     /// What the worker runs.
     #[arg(hide = true, requires = "worker")]
     cells: Vec<Cell>,
@@ -88,6 +94,11 @@ impl Options {
         chosen.to_vec()
     }
 
+    fn work(&self) -> Work {
+        let Options { cells, orders, threads, registered, .. } = self;
+        Work { cells: cells.clone(), orders: orders.clone(), threads: *threads, registered: *registered }
+    }
+
     fn groups(&self) -> Vec<Group> {
         let wires = self.choose(&self.wires, &[Wire::Shm], Wire::value_variants());
         let ranks: Vec<usize> = self.choose(&self.ranks, &[2], &[2, 4, 8]).into_iter().map(usize::from).collect();
@@ -104,7 +115,7 @@ impl Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let ended = if options.worker { worker(&options.cells, options.threads) } else { compare(&options) };
+    let ended = if options.worker { worker(&options.work()) } else { compare(&options) };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

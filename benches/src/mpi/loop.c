@@ -1,7 +1,7 @@
 /* The loop that `side_by_side` runs for every implementation, over MPI.
-   Arguments: call:type:bytes:iterations, each one cell. Rank 0 prints, as each is done, "time <microseconds per call>",
-   the slowest rank's; for overlap, as many of overlap/mod.rs's samples as there are iterations. pattern.rs says what the
-   buffers hold. */
+   Arguments: call:type:bytes:iterations, each one cell; or --orders and a folder of pipes (orders.rs). Rank 0 prints, as
+   each is done, "time <microseconds per call>", the slowest rank's; for overlap, as many of overlap/mod.rs's samples as
+   there are iterations. pattern.rs says what the buffers hold. */
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #include <stdint.h>
@@ -356,6 +356,31 @@ static void overlap(const struct cell *cell) {
     free(memory);
 }
 
+static void one(const char *text) {
+    struct cell cell = parse(text);
+    if (cell.call == OVERLAP)
+        overlap(&cell);
+    else
+        measure(&cell);
+}
+
+/* Runs what is written to this rank's pipe, until "end". */
+static void obey(const char *folder) {
+    char path[4096], word[128];
+    snprintf(path, sizeof path, "%s/%d", folder, rank);
+    for (;;) {
+        FILE *pipe = fopen(path, "r");
+        if (!pipe)
+            fail("can't be read", path);
+        while (fscanf(pipe, "%127s", word) == 1) {
+            if (strcmp(word, "end") == 0)
+                return;
+            one(word);
+        }
+        fclose(pipe);
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -366,13 +391,11 @@ int main(int argc, char **argv) {
     send_places = tables + size;
     receives = tables + 2 * size;
     receive_places = tables + 3 * size;
-    for (int i = 1; i < argc; i++) {
-        struct cell cell = parse(argv[i]);
-        if (cell.call == OVERLAP)
-            overlap(&cell);
-        else
-            measure(&cell);
-    }
+    if (argc == 3 && strcmp(argv[1], "--orders") == 0)
+        obey(argv[2]);
+    else
+        for (int i = 1; i < argc; i++)
+            one(argv[i]);
     free(tables);
     MPI_Finalize();
     return 0;

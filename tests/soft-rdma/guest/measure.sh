@@ -1,26 +1,63 @@
-# paceline against what else runs on the device, in rounds, so that a disturbance meets all. Writes
-# `@value <call> <ranks> <bytes> <library> <microseconds>` lines. The host puts ROUNDS and LINKS in front.
+# paceline against what else runs on the device. Writes `@value <call> <ranks> <bytes> <library> <microseconds>` lines. The
+# host puts ROUNDS, LINKS and MPI in front.
+#
+# The libraries' ranks are all up and take turns cell by cell: those whose turn it isn't sleep at a pipe.
 export PACELINE_LINKS="$LINKS" PACELINE_TIMEOUT=60
-job=0
 
 # Two ranks have a processor each, whatever the library; more than two share both.
 on() {
     if test "$size" = 2; then echo "taskset -c $1"; fi
 }
 
-# Runs $1 ranks of a program of paceline's; rank 0's output.
-ranks() {
-    size=$1 rank=1
-    shift
-    job=$((job + 1))
-    export PACELINE_SIZE=$size PACELINE_RENDEZVOUS=local://measure-$job
+# Makes the pipes of a job: one for each rank's orders, and one for the times that rank 0 tells.
+pipes() {
+    mkdir -p "/tmp/$1"
+    mkfifo "/tmp/$1/times"
+    rank=0
     while test $rank -lt "$size"; do
-        PACELINE_RANK=$rank $(on $rank) timeout -s KILL 90 "$@" >/dev/null 2>/tmp/complaints-$rank &
+        mkfifo "/tmp/$1/$rank"
         rank=$((rank + 1))
     done
-    PACELINE_RANK=0 $(on 0) timeout -s KILL 90 "$@" 2>/tmp/complaints-0
-    wait
-    cat /tmp/complaints-* >&2
+}
+
+# Starts paceline's ranks under this name, with these options.
+paceline() {
+    job=$1
+    shift
+    pipes "$job"
+    rank=0
+    export PACELINE_SIZE=$size PACELINE_RENDEZVOUS=local://$job
+    while test $rank -lt "$size"; do
+        times=/dev/null
+        test $rank = 0 && times=/tmp/$job/times
+        PACELINE_RANK=$rank $(on $rank) side_by_side --worker --orders "/tmp/$job" "$@" <>$times 1>&0 &
+        rank=$((rank + 1))
+    done
+}
+
+# UCX's datagrams, by which it connects, get lost over soft-RoCE's IPv4 address; over the first, of IPv6, they arrive.
+mpi() {
+    pipes "$1"
+    binding=none
+    test $size = 2 && binding=core
+    mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to $binding --mca plm isolated -n "$size" \
+        --mca pml ucx --mca btl self --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1 -x UCX_TLS=rc,ud,self \
+        -x UCX_IB_GID_INDEX=0 -x UCX_LOG_LEVEL=error loop --orders "/tmp/$1" </dev/null 3<>"/tmp/$1/times" >&3 &
+}
+
+# Tells every rank of a job.
+tell() {
+    rank=0
+    while test $rank -lt "$size"; do
+        timeout -s KILL 90 sh -c "echo $2 >/tmp/$1/$rank"
+        rank=$((rank + 1))
+    done
+}
+
+# Runs a cell in a job; the time.
+time_of() {
+    tell "$1" "$2"
+    timeout -s KILL 90 sh -c "read -r word time </tmp/$1/times && test \$word = time && echo \$time"
 }
 
 # A column of what one of perftest's programs says; the words are the program and its options.
@@ -28,80 +65,81 @@ perftest() {
     column=$1 bytes=$2
     shift 2
     taskset -c 1 timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" >/dev/null 2>&1 &
+    server=$!
     sleep 1
     taskset -c 0 timeout -s KILL 60 "$@" -d rxe0 -s "$bytes" 192.168.77.1 2>/dev/null |
         awk -v bytes="$bytes" -v column="$column" '$1 == bytes { print $column }'
-    wait
+    wait $server
 }
 
-# UCX's datagrams, by which it connects, get lost over soft-RoCE's IPv4 address; over the first, of IPv6, they arrive.
-mpi() {
-    size=$1
-    shift
-    binding=none
-    test $size = 2 && binding=core
-    timeout -s KILL 90 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to $binding --mca plm isolated -n "$size" \
-        --mca pml ucx --mca btl self --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1 -x UCX_TLS=rc,ud,self \
-        -x UCX_IB_GID_INDEX=0 -x UCX_LOG_LEVEL=error "$@"
-}
-
-# Pairs the times that a loop wrote with the cells that it was given.
-pair() {
-    size=$1 library=$2
-    shift 2
+# Says for each word (`call:type:bytes:iterations`) what it takes in each job.
+cells() {
     for cell in "$@"; do
-        read -r word time || return
-        test "$word" = time || continue
-        bytes=${cell#*:f32:}
-        echo "@value ${cell%%:*} $size ${bytes%:*} $library $time"
-        case $library:$cell in
-        # UCX registers what it sends from by itself.
-        openmpi*:all_reduce:f32:[0-9][0-9][0-9][0-9][0-9][0-9]*)
-            echo "@value all_reduce,registered $size ${bytes%:*} $library $time" ;;
-        esac
+        call=${cell%%:*} bytes=${cell#*:f32:}
+        bytes=${bytes%:*}
+        for job in $jobs; do
+            registered=
+            case $job:$call in
+            placed:all_reduce | placed:send_recv | placed:one_way) registered=,registered ;;
+            placed:*) continue ;;
+            esac
+            library=paceline
+            test "$job" = ucx && library=openmpi+ucx
+            time=$(time_of $job "$cell")
+            test -n "$time" || continue
+            echo "@value $call$registered $size $bytes $library $time"
+            # UCX registers what it sends from by itself.
+            if test "$job" = ucx && test "$bytes" -ge 65536; then
+                echo "@value $call,registered $size $bytes $library $time"
+            fi
+        done
     done
 }
 
 # send_recv: both ranks send at once, which costs a device made of processor time more than turns do.
-MESSAGES="ping_pong:f32:8:500 send_recv:f32:8:500 one_way:f32:65536:200 one_way:f32:262144:60 one_way:f32:1048576:20
-    one_way:f32:4194304:6 send_recv:f32:65536:100 send_recv:f32:262144:30 send_recv:f32:1048576:10
-    send_recv:f32:4194304:3"
-SUMS="all_reduce:f32:8:200 all_reduce:f32:512:200 all_reduce:f32:4096:100 all_reduce:f32:32768:40 all_reduce:f32:262144:8
+SMALL="ping_pong:f32:8:500 send_recv:f32:8:500"
+MESSAGES="65536:60 262144:20 1048576:6 4194304:2"
+SUMS="all_reduce:f32:8:500 all_reduce:f32:512:500 all_reduce:f32:4096:200 all_reduce:f32:32768:30 all_reduce:f32:262144:6
     all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
 
-round=0
-while test $round -lt "$ROUNDS"; do
-    round=$((round + 1))
-    for pair in 65536:200 262144:60 1048576:20 4194304:6; do
-        bytes=${pair%:*} count=${pair#*:}
-        rate=$(perftest 4 "$bytes" ib_write_bw -n "$count")
-        echo "$rate" | awk -v b="$bytes" '$1 > 0 { print "@value one_way 2 " b " ib_write_bw " b / $1 / 1.048576 }'
-        rate=$(perftest 4 "$bytes" ib_write_bw -b -n "$count")
-        echo "$rate" | awk -v b="$bytes" '$1 > 0 {
-            time = 2 * b / $1 / 1.048576
-            print "@value sendrecv 2 " b " ib_write_bw,both_ways " time
-            print "@value sendrecv,registered 2 " b " ib_write_bw,both_ways " time
-        }'
-        for registered in 0 1; do
-            ranks 2 sendrecv_perf -b "$bytes" -e "$bytes" -n "$count" -w 20 -c 0 -R $registered |
-                awk -v b="$bytes" -v r=$registered '$1 == b { print "@value sendrecv" (r ? ",registered" : "") " 2 " b " paceline " $6 }'
-        done
-    done
-    perftest 6 8 ib_write_lat -n 2000 | awk '{ print "@value ping_pong 2 8 ib_write_lat " 2 * $1 }'
-    ranks 2 sendrecv_perf -b 8 -e 8 -n 2000 -w 50 -c 0 | awk '$1 == 8 { print "@value sendrecv 2 8 paceline " $6 }'
-    for size in 2 4; do
-        cells=$SUMS
-        test $size = 2 && cells="$MESSAGES $SUMS"
-        ranks $size side_by_side --worker $cells >/tmp/times
-        pair $size paceline $cells </tmp/times
-        for pair in 262144:8 1048576:3 4194304:2; do
-            bytes=${pair%:*}
-            ranks $size all_reduce_perf -b "$bytes" -e "$bytes" -n "${pair#*:}" -w 20 -c 0 -R 1 |
-                awk -v b="$bytes" -v s="$size" '$1 == b { print "@value all_reduce,registered " s " " b " paceline " $6 }'
-        done
-        if test -n "$MPI"; then
-            mpi $size loop $cells >/tmp/times
-            pair $size openmpi+ucx $cells </tmp/times
+for size in 2 4; do
+    paceline slots
+    paceline placed --registered
+    jobs="slots placed"
+    if test -n "$MPI"; then
+        mpi ucx
+        jobs="$jobs ucx"
+    fi
+    round=0
+    while test $round -lt "$ROUNDS"; do
+        round=$((round + 1))
+        if test $size = 2; then
+            time=$(perftest 6 8 ib_write_lat -n 2000)
+            echo "$time" | awk '$1 > 0 && $1 < 1e6 { print "@value ping_pong 2 8 ib_write_lat " 2 * $1 }'
+            cells $SMALL
+            for message in $MESSAGES; do
+                bytes=${message%:*} count=${message#*:}
+                rate=$(perftest 4 "$bytes" ib_write_bw -n $((5 * count)))
+                echo "$rate" | awk -v b="$bytes" '$1 > 0 {
+                    time = b / $1 / 1.048576
+                    print "@value one_way 2 " b " ib_write_bw " time
+                    print "@value one_way,registered 2 " b " ib_write_bw " time
+                }'
+                cells "one_way:f32:$message"
+                rate=$(perftest 4 "$bytes" ib_write_bw -b -n $((5 * count)))
+                echo "$rate" | awk -v b="$bytes" '$1 > 0 {
+                    time = 2 * b / $1 / 1.048576
+                    print "@value send_recv 2 " b " ib_write_bw,both_ways " time
+                    print "@value send_recv,registered 2 " b " ib_write_bw,both_ways " time
+                }'
+                cells "send_recv:f32:$message"
+            done
         fi
+        cells $SUMS
     done
+    for job in $jobs; do
+        tell $job end
+    done
+    wait
+    rm -rf /tmp/slots /tmp/placed /tmp/ucx
 done

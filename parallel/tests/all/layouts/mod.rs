@@ -1,5 +1,6 @@
 //! Training in every layout equals training in one process: losses, norms, and values after some steps.
 
+mod many;
 mod tables;
 
 use std::collections::BTreeMap;

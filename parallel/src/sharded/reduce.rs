@@ -79,7 +79,7 @@ impl Keep {
         if self.shard.size() == 1 {
             return self.keep(inside, place, full);
         }
-        while inside.flights.len() >= MOST_FLIGHTS {
+        while inside.may_wait && inside.flights.len() >= MOST_FLIGHTS {
             self.land(inside)?;
         }
         let (sent, ranks) = (full.bytes(), self.shard.size());

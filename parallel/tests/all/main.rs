@@ -6,6 +6,7 @@ mod checkpoint;
 mod common;
 mod cut;
 mod data;
+mod failing;
 mod layouts;
 mod mlp;
 mod sharded;

@@ -23,11 +23,11 @@ const SAMPLES: u64 = 8;
 const LENGTH: usize = 8;
 const VOCABULARY: usize = 67;
 
-fn llama() -> GptConfig {
+pub fn llama() -> GptConfig {
     GptConfig { key_value_heads: 2, mlp_width: 24, init_std: 0.3, dropout: 0.1, ..GptConfig::new(VOCABULARY, 16, 4, 4) }
 }
 
-fn gpt2_tied() -> GptConfig {
+pub fn gpt2_tied() -> GptConfig {
     let positions = PositionKind::Learned { positions: LENGTH };
     let (mlp, norm, head) = (MlpKind::Gelu, NormKind::Layer, HeadKind::Tied);
     GptConfig { mlp, norm, positions, head, bias: true, ..llama() }
@@ -43,7 +43,7 @@ fn sample(number: u64) -> (Vec<u32>, Vec<i64>) {
 }
 
 /// The micro-batches of one rank's data coordinate.
-fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch> {
+pub fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch> {
     let own = SAMPLES / places;
     let each = own / micro_batches;
     let batch = |micro_batch: u64| {
@@ -68,7 +68,7 @@ struct Found {
     values: BTreeMap<String, Vec<f64>>,
 }
 
-fn options(model: GptConfig) -> TrainerOptions {
+pub fn options(model: GptConfig) -> TrainerOptions {
     TrainerOptions {
         parameters: ParameterOptions { seed: 11, dtype: DType::F64 },
         clip: Some(Clip { norm: Norm::L2, max: 0.5 }),

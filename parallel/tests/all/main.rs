@@ -9,6 +9,7 @@ mod data;
 mod failing;
 mod layouts;
 mod mlp;
+mod mutants;
 mod sharded;
 mod tensor;
 mod training;

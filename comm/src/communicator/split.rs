@@ -103,6 +103,7 @@ fn of_group(error: &Error, color: u64, group: &[usize]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ReduceOp;
 
     #[test]
     fn a_groups_error_names_the_ranks_outside() {
@@ -112,5 +113,44 @@ mod tests {
         let want =
             "rendezvous: split: joining the 3 ranks of color 3, ranks [6, 4, 2] here: rendezvous: joining rank 1 ";
         assert!(error.to_string().starts_with(want), "{error}");
+    }
+
+    /// Also where a call of the communicator that is dropped is still under way.
+    #[test]
+    fn who_leaves_since_another_communicator_failed_says_so_to_ranks_that_were_not_in_it() {
+        let (leaves, has_left) = std::sync::mpsc::channel();
+        let (mut leaves, mut has_left) = (Some(leaves), Some(has_left));
+        std::thread::scope(|scope| {
+            for world in Communicator::in_process(3).unwrap() {
+                let rank = world.rank();
+                let leaves = if rank == 1 { leaves.take() } else { None };
+                let has_left = if rank == 0 { has_left.take() } else { None };
+                scope.spawn(move || {
+                    let first = world.split((rank < 2).then_some(0), 0).unwrap();
+                    let last = world.split((rank > 0).then_some(0), 0).unwrap();
+                    match rank {
+                        0 => {
+                            has_left.unwrap().recv().unwrap();
+                            let first = first.unwrap();
+                            let call = || first.all_reduce_in_place(&mut [1.0f32; 4], ReduceOp::Sum).err();
+                            // What rank 1 has sent may still make a sum of the call that it began.
+                            let error = call().or_else(call).unwrap().to_string();
+                            assert!(
+                                error.contains("rank 1 (host") && error.contains("(rank 2 of the world"),
+                                "{error}"
+                            );
+                        }
+                        1 => {
+                            let begun = first.as_ref().unwrap().start_all_reduce(vec![1.0f32; 4], ReduceOp::Sum);
+                            let error = last.as_ref().unwrap().recv(&mut [0u8], 1).unwrap_err();
+                            assert!(error.to_string().contains("rank 1 (rank 2 of the world"), "{error}");
+                            drop((begun, first, last, world));
+                            leaves.unwrap().send(()).unwrap();
+                        }
+                        _ => drop((first, last, world)),
+                    }
+                });
+            }
+        });
     }
 }

@@ -64,7 +64,8 @@ impl Core {
     }
 
     /// The same as one of several communicators of this rank, with each rank's number in the world.
-    pub(crate) fn among(self, kin: Kin, members: Arc<[usize]>) -> Core {
+    pub(crate) fn among(mut self, kin: Kin, members: Arc<[usize]>) -> Core {
+        self.witness.members = members.clone();
         Core { kin, members, ..self }
     }
 
@@ -214,6 +215,7 @@ impl Core {
             Some(Stop::Fail(error)) => Err(self.fail(error)),
             Some(Stop::Drop) if !self.active.is_empty() => {
                 let error = Error::new(ErrorKind::Aborted, "the communicator was dropped while calls were under way");
+                self.take_leave();
                 self.end_all(&error);
                 Err(error)
             }

@@ -42,6 +42,8 @@ pub(crate) struct Witness {
     pub(crate) me: usize,
     /// Where each rank runs.
     pub(crate) places: Arc<[Peer]>,
+    /// The numbers of the ranks in the world, of which this communicator may be a part.
+    pub(crate) members: Arc<[usize]>,
     pub(crate) peers: Vec<PeerState>,
     /// The last collectives that ended here, oldest first.
     pub(crate) ended: VecDeque<Ended>,
@@ -49,8 +51,8 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(me: usize, places: Arc<[Peer]>) -> Witness {
-        let peers = vec![PeerState::default(); places.len()];
-        Witness { me, places, peers, ended: VecDeque::with_capacity(REMEMBERED) }
+        let (peers, members) = (vec![PeerState::default(); places.len()], (0..places.len()).collect());
+        Witness { me, places, members, peers, ended: VecDeque::with_capacity(REMEMBERED) }
     }
 
     /// Notes that a collective has ended here.
@@ -62,9 +64,13 @@ impl Witness {
         self.ended.push_back(Ended { call, stamp });
     }
 
-    /// How a rank is named in a report: by number, and where it runs.
+    /// How a rank is named in a report: by number, also in the world if that is another one, and where it runs. A report may
+    /// reach ranks that are in no communicator with it, as the reason why others leave.
     pub(crate) fn name(&self, rank: usize) -> String {
-        format!("rank {rank} ({})", self.places[rank])
+        match self.members[rank] {
+            same if same == rank => format!("rank {rank} ({})", self.places[rank]),
+            world => format!("rank {rank} (rank {world} of the world, {})", self.places[rank]),
+        }
     }
 
     /// What a rank that has answered is in.

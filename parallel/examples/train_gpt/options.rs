@@ -64,10 +64,17 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "one_f_one_b", help_heading = "Layout",
           value_parser = PossibleValuesParser::new(SCHEDULES.iter().map(|row| row.name)))]
     pub schedule: String,
+    /// A schedule of one's own, instead of --schedule: a line of actions such as 2F0 for each rank along --pp
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["schedule", "chunks"], help_heading = "Layout")]
+    pub schedule_file: Option<PathBuf>,
+    /// Which layers each stage has, such as Et|t*2|tL: E is the embedding, t a layer, L the loss, | ends a stage. As evenly as
+    /// can be if not given
+    #[arg(long, value_name = "LAYERS", help_heading = "Layout")]
+    pub stages: Option<String>,
     /// Stages on each rank, for --schedule interleaved
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Layout")]
     pub chunks: u32,
-    /// Micro-batches of a rank in each step; twice --pp in a pipeline if not given, else 1
+    /// Micro-batches of a rank in each step; if not given, those of --schedule-file, or twice --pp in a pipeline, or 1
     #[arg(long, value_name = "N", help_heading = "Layout")]
     pub micro_batches: Option<u32>,
 

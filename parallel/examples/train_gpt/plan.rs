@@ -1,16 +1,19 @@
 //! What follows from the options: a layout, a model, a text; or what is wrong with them, before anything has started.
 
+use std::path::Path;
+
 use candle_core::DType;
+use paceline_parallel::Error;
 use paceline_parallel::checkpoint::Checkpoint;
 use paceline_parallel::mesh::{Axis, Layout};
 use paceline_parallel::nn::{self, GptConfig};
 use paceline_parallel::optimizer::{AdamW, Clip, Norm, Optimizer, Schedule};
 use paceline_parallel::parameter::ParameterOptions;
-use paceline_parallel::pipeline::partition::Partition;
-use paceline_parallel::pipeline::{Shape, schedule_row};
+use paceline_parallel::pipeline;
+use paceline_parallel::pipeline::partition::{Partition, PartitionError};
 use paceline_parallel::precision::LossScalerOptions;
 use paceline_parallel::sharded::{ShardedOptions, Stage};
-use paceline_parallel::train::{PipelineOptions, StateOptions, TrainerOptions};
+use paceline_parallel::train::{PipelineOptions, ScheduleOptions, StateOptions, TrainerOptions};
 
 use crate::options::{Options, Precision, Recompute};
 use crate::text::{Text, VOCABULARY};
@@ -87,16 +90,40 @@ fn layout(options: &Options) -> Result<Layout, String> {
 
 fn pipeline(options: &Options) -> Result<PipelineOptions, String> {
     let ranks = u32::try_from(options.pp).map_err(|_| format!("--pp {}: too many", options.pp))?;
-    let (schedule, chunks) = (options.schedule.clone(), options.chunks);
-    let micro_batches = options.micro_batches.unwrap_or(if ranks > 1 { 2 * ranks } else { 1 });
-    let row = schedule_row(&schedule).ok_or_else(|| format!("--schedule {schedule}: there is none of that name"))?;
-    let made = row.schedule(Shape::new(ranks, micro_batches).chunks(chunks)).map_err(|error| error.to_string())?;
-    let stages = made.n_stages();
     let layers = u32::try_from(options.layers).map_err(|_| format!("--layers {}: too many", options.layers))?;
-    Partition::even(layers, stages).map_err(|_| {
-        format!("--layers {layers}: {schedule} on {ranks} ranks (--pp) has {stages} stages, and each must have a layer")
+    let usual = if ranks > 1 { 2 * ranks } else { 1 };
+    let (schedule, planned): (ScheduleOptions, u32) = match &options.schedule_file {
+        None => (options.schedule.as_str().into(), usual),
+        Some(file) => {
+            let table = table(file).map_err(|why| format!("--schedule-file {}: {why}", file.display()))?;
+            let planned = table.n_micro_batches;
+            (table.into(), planned)
+        }
+    };
+    let drawn = |text: &String| Partition::drawn(text).map_err(|error| format!("--stages {text}: {error}"));
+    let pipeline = PipelineOptions {
+        schedule,
+        chunks: options.chunks,
+        micro_batches: options.micro_batches.unwrap_or(planned),
+        partition: options.stages.as_ref().map(drawn).transpose()?,
+    };
+    pipeline.plan(ranks, options.layers).map_err(|error| match error {
+        Error::Partition(PartitionError::TooFew { n_stages, .. }) => format!(
+            "--layers {layers}: the schedule on {ranks} ranks (--pp) has {n_stages} stages, and each must have a layer, \
+             unless --stages says otherwise"
+        ),
+        Error::Schedule(wrong) => {
+            let file = options.schedule_file.as_deref().unwrap_or(Path::new("")).display();
+            format!("--schedule-file {file}: {wrong}")
+        }
+        other => other.to_string(),
     })?;
-    Ok(PipelineOptions { schedule, chunks, micro_batches, partition: None })
+    Ok(pipeline)
+}
+
+fn table(file: &Path) -> Result<pipeline::Schedule, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    pipeline::text::parse(&text).map_err(|error| error.to_string())
 }
 
 fn model_can_be_cut(options: &Options) -> Result<(), String> {

@@ -109,7 +109,11 @@ fn commit(
         let report: Report = serde_json::from_slice(report).map_err(|error| Error::invalid(error.to_string()))?;
         hash.add(report.hash);
         infos.push(report.file);
-        progress.optimizer.missed.extend(report.missed);
+        // Who loaded a checkpoint remembers what other stages had missed by then; they have missed no less since.
+        for (name, count) in report.missed {
+            let known = progress.optimizer.missed.entry(name).or_default();
+            *known = count.max(*known);
+        }
     }
     let files = &*target.files;
     let manifest = Manifest::new(target.layout.clone(), hash, progress, infos)?;

@@ -1,5 +1,7 @@
 //! A vector of numbers in one of the types that are trained with: what flat buffers are made of and collectives take.
 
+use std::ops::AddAssign;
+
 use candle_core::{CpuStorage, DType, Device, Shape, Storage, Tensor};
 use half::{bf16, f16};
 use paceline_comm::{Communicator, ReduceOp, Work};
@@ -173,11 +175,29 @@ impl Elements {
         }))
     }
 
+    /// Every rank's block for this one, in rank order; the length must be a multiple of the number of ranks.
+    pub(crate) fn start_all_to_all(self, comm: &Communicator) -> paceline_comm::Result<Started> {
+        Ok(each_wrapped!(Started, self, vector => {
+            let received = vec![Default::default(); vector.len()];
+            comm.start_all_to_all(vector, received)?
+        }))
+    }
+
     pub(crate) fn start_all_gather(self, comm: &Communicator) -> paceline_comm::Result<Started> {
         Ok(each_wrapped!(Started, self, vector => {
             let all = vec![Default::default(); vector.len() * comm.size()];
             comm.start_all_gather(vector, all)?
         }))
+    }
+
+    /// The sum of so many equal parts, as a binary tree over them in their order.
+    pub(crate) fn added_in_order(self, parts: usize) -> Elements {
+        each_wrapped!(Elements, self, vector => {
+            let len = vector.len() / parts;
+            let mut sum = add_in_order(vector, parts);
+            sum.truncate(len);
+            sum
+        })
     }
 
     pub(crate) fn start_send(self, comm: &Communicator, to: usize) -> paceline_comm::Result<Started> {
@@ -218,7 +238,37 @@ impl Started {
     }
 }
 
+/// The sum of `parts` equal parts, neighbours first; it stands at the beginning.
+pub(crate) fn add_in_order<T: Copy + AddAssign>(mut all: Vec<T>, parts: usize) -> Vec<T> {
+    let len = all.len() / parts;
+    let mut stride = 1;
+    while stride < parts {
+        for part in (0..parts - stride).step_by(2 * stride) {
+            let (left, right) = all.split_at_mut((part + stride) * len);
+            let left = &mut left[part * len..][..len];
+            left.iter_mut().zip(&right[..len]).for_each(|(to, from)| *to += *from);
+        }
+        stride *= 2;
+    }
+    all
+}
+
 fn storage_type(storage: &CpuStorage) -> DType {
     use candle_core::backend::BackendStorage;
     storage.dtype()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_added_first() {
+        // 1 + 2^53 is lost, -2^53 + 1 isn't: the order shows in the result.
+        let big = (1u64 << 53) as f64;
+        let sum = |numbers: [f64; 5]| add_in_order(numbers.to_vec(), 5)[0];
+        assert_eq!(sum([big, 1.0, -big, 1.0, 0.5]), (big + 1.0) + (-big + 1.0) + 0.5);
+        assert_ne!(sum([big, 1.0, -big, 1.0, 0.5]), (big - big) + (1.0 + 1.0) + 0.5);
+        assert_eq!(Elements::U32(vec![1, 10, 2, 20, 3, 30]).added_in_order(3), Elements::U32(vec![6, 60]));
+    }
 }

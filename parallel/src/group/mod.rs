@@ -6,6 +6,6 @@ mod elements;
 mod tensors;
 mod traffic;
 
-pub(crate) use elements::{Elements, Started};
+pub(crate) use elements::{Elements, Started, add_in_order};
 pub use tensors::Group;
 pub use traffic::{Traffic, TrafficEntry};

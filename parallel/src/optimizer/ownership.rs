@@ -5,7 +5,7 @@
 //! are the same even so (heads that are fewer than the ranks they are spread over), the lowest rank owns them. What comes
 //! out is counted: an element with two owners, or none, is an error before the first step and not a wrong norm at each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,14 @@ impl Ownership {
 /// By rank and claim, whether the rank owns it; and all shapes.
 type Resolved = (BTreeMap<String, Vec<usize>>, Vec<Vec<bool>>);
 
+/// Parameters that vary along `pp` are others on each stage: what two have, each would train alone.
+fn two_stages(claim: &Claim, [one, other]: [usize; 2]) -> Error {
+    Error::Differs(format!(
+        "{} is kept by ranks {one} and {other}, of two stages: pipeline::Ties makes one of them its owner, and the other's a copy",
+        claim.name
+    ))
+}
+
 fn resolve(layout: &Layout, distinct: &[Axis], all: &[Vec<Claim>]) -> Result<Resolved> {
     let mut known: BTreeMap<&str, &Claim> = BTreeMap::new();
     for (rank, claim) in all.iter().enumerate().flat_map(|(rank, claims)| claims.iter().map(move |claim| (rank, claim)))
@@ -137,13 +145,18 @@ fn resolve(layout: &Layout, distinct: &[Axis], all: &[Vec<Claim>]) -> Result<Res
             *least = place;
         }
     }
-    let mut taken = BTreeSet::new();
+    let mut taken = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut owned = Vec::new();
     for (rank, claims) in all.iter().enumerate() {
         let mut mine = Vec::new();
         for claim in claims {
-            let owns = place(rank, claim) == least[claim.name.as_str()] && taken.insert(claim.key());
+            let may_own = place(rank, claim) == least[claim.name.as_str()];
+            let first = if may_own { *taken.entry(claim.key()).or_insert(rank) } else { rank };
+            let owns = may_own && first == rank;
+            if layout.coordinate(first, Axis::Pp) != layout.coordinate(rank, Axis::Pp) {
+                return Err(two_stages(claim, [first, rank]));
+            }
             if owns {
                 *counts.entry(&claim.name).or_default() += claim.stretch().real_len();
             }

@@ -34,6 +34,16 @@ pub trait Keeper: Send + Sync {
         let _ = parameter;
         Ok(())
     }
+
+    /// The same where the last use was dropped without a gradient: with a graph of which a part led to no loss, or because this
+    /// rank gives up in the middle of a step. It mustn't wait for other ranks, which may wait for something that this rank won't
+    /// do any more.
+    ///
+    /// # Errors
+    /// What begins then can't.
+    fn given_up(&self, parameter: &Parameter) -> Result<()> {
+        self.complete(parameter)
+    }
 }
 
 /// A named part of a logical tensor. Copies are the same parameter.
@@ -221,17 +231,14 @@ impl Parameter {
         Ok(())
     }
 
-    /// One use has given its gradient, or never will.
-    fn close(&self) -> Result<()> {
+    /// One use has given its gradient, or never will; whom that must be told.
+    fn close(&self) -> Option<Arc<dyn Keeper>> {
         let open = {
             let mut state = self.state();
             state.open -= 1;
             state.open
         };
-        match self.keeper() {
-            Ok(Some(keeper)) if open == 0 => keeper.complete(self),
-            _ => Ok(()),
-        }
+        self.keeper().ok().flatten().filter(|_| open == 0)
     }
 }
 
@@ -276,7 +283,7 @@ impl Usage {
                 )));
             }
             let given = compute(&usage).and_then(|gradient| usage.parameter.take_in(gradient.detach()));
-            let closed = usage.parameter.close();
+            let closed = usage.parameter.close().map_or(Ok(()), |keeper| keeper.complete(&usage.parameter));
             given.and(closed)
         })
     }
@@ -284,8 +291,11 @@ impl Usage {
 
 impl Drop for Usage {
     fn drop(&mut self) {
+        // A rank that panics takes part in nothing more; what it was doing in its state may be half done.
         if *self.owes.lock().expect("no panic while held")
-            && let Err(error) = self.parameter.close()
+            && let Some(keeper) = self.parameter.close()
+            && !std::thread::panicking()
+            && let Err(error) = keeper.given_up(&self.parameter)
         {
             tracing::error!("{}: {error}", self.parameter.name());
         }

@@ -110,6 +110,7 @@ pub(super) fn build(units: Vec<Vec<Parameter>>, mesh: &Mesh, options: ShardedOpt
         completions: 0,
         is_first_step: true,
         flights: VecDeque::new(),
+        may_wait: true,
         abandoned: Vec::new(),
         predictor: Predictor::default(),
         log: Log::default(),

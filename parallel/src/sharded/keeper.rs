@@ -61,6 +61,8 @@ pub(super) struct Inside {
     pub(super) completions: u64,
     pub(super) is_first_step: bool,
     pub(super) flights: VecDeque<Flight>,
+    /// Whether sending may wait for what was sent before.
+    pub(super) may_wait: bool,
     /// Gathers of values that weren't needed in the end, and may still be going on.
     pub(super) abandoned: Vec<Started>,
     pub(super) predictor: Predictor,
@@ -118,8 +120,21 @@ impl Keeper for Keep {
     }
 
     fn complete(&self, parameter: &Parameter) -> Result<()> {
-        let (place, member) = self.place(parameter)?;
+        self.completed(&mut self.inside.lock().expect("no panic while held"), parameter)
+    }
+
+    fn given_up(&self, parameter: &Parameter) -> Result<()> {
         let mut inside = self.inside.lock().expect("no panic while held");
+        inside.may_wait = false;
+        let completed = self.completed(&mut inside, parameter);
+        inside.may_wait = true;
+        completed
+    }
+}
+
+impl Keep {
+    fn completed(&self, inside: &mut Inside, parameter: &Parameter) -> Result<()> {
+        let (place, member) = self.place(parameter)?;
         let unit = &mut inside.units[place];
         unit.is_done = unit.is_idle();
         let sends_each = self.options.sends_each_micro_batch();
@@ -134,10 +149,10 @@ impl Keeper for Keep {
         unit.seen[member].completions += 1;
         if unit.has_left {
             // What comes after its unit has left in the last round is added in the end; else it begins another round.
-            if !sends_each || !unit.is_complete() || !self.end_round(&mut inside)? {
+            if !sends_each || !unit.is_complete() || !self.end_round(inside)? {
                 return Ok(());
             }
         }
-        self.send_complete(&mut inside)
+        self.send_complete(inside)
     }
 }

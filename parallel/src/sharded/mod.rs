@@ -27,6 +27,6 @@ mod unit;
 mod values;
 
 pub use memory::Memory;
-pub use options::{Accumulate, Gather, Offload, Precision, Reshard, ShardedOptions, Stage};
+pub use options::{Accumulate, Gather, Offload, Precision, Reduce, Reshard, ShardedOptions, Stage};
 pub use state::Sharded;
 pub use unit::{layer_of, units_by};

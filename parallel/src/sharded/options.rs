@@ -26,6 +26,16 @@ pub enum Accumulate {
     InFull,
 }
 
+/// In which order the ranks' gradients are added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduce {
+    /// In whichever order is quickest: it may depend on where an element lies in its unit.
+    Plain,
+    /// As a binary tree over the ranks, like [`Ordered`](crate::data::hook::Ordered): the same bits whatever the units, the
+    /// algorithm and the links. As many bytes, but among replicas, where n - 1 blocks come instead of 2 (n - 1) / n.
+    Ordered,
+}
+
 /// In which type gradients are added, sent and kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precision {
@@ -77,6 +87,8 @@ pub struct ShardedOptions {
     pub stage: Stage,
     /// Where micro-batches' gradients are added.
     pub accumulate: Accumulate,
+    /// In which order ranks' gradients are added.
+    pub reduce: Reduce,
     /// In which type.
     pub gradients: Precision,
     /// How values are gathered.
@@ -98,6 +110,7 @@ impl Default for ShardedOptions {
             replicate_axes: vec![Axis::Dp],
             stage: Stage::Parameters,
             accumulate: Accumulate::InShard,
+            reduce: Reduce::Plain,
             gradients: Precision::OfTraining,
             gather: Gather::Exact,
             offload: Offload::Memory,

@@ -9,7 +9,7 @@ use paceline_comm::{Collective, ReduceOp};
 
 use super::follow::{Event, Role};
 use super::keeper::{Flight, Inside, Keep};
-use super::options::Precision;
+use super::options::{Precision, Reduce};
 use super::sum::Sum;
 use crate::data::Unused;
 use crate::error::{Doing, Error, Result};
@@ -79,15 +79,21 @@ impl Keep {
         if self.shard.size() == 1 {
             return self.keep(inside, place, full);
         }
-        while inside.flights.len() >= MOST_FLIGHTS {
+        while inside.may_wait && inside.flights.len() >= MOST_FLIGHTS {
             self.land(inside)?;
         }
-        let bytes = full.bytes() + full.bytes() / self.shard.size();
-        self.shard.count(Collective::ReduceScatter, full.bytes());
-        let started = full.into_elements().start_reduce_scatter(&self.reduce, ReduceOp::Sum);
+        let (sent, ranks) = (full.bytes(), self.shard.size());
+        let full = full.into_elements();
+        let (kind, came, started) = match self.options.reduce {
+            Reduce::Plain => {
+                (Collective::ReduceScatter, sent / ranks, full.start_reduce_scatter(&self.reduce, ReduceOp::Sum))
+            }
+            Reduce::Ordered => (Collective::AllToAll, sent, full.start_all_to_all(&self.reduce)),
+        };
+        self.shard.count(kind, sent);
         let started = started.doing(|| format!("starting to reduce the gradients of unit {place}"))?;
         inside.overlap.started += 1;
-        inside.flights.push_back(Flight { unit: place, started, begun: Instant::now(), bytes });
+        inside.flights.push_back(Flight { unit: place, started, begun: Instant::now(), bytes: sent + came });
         inside.note_memory();
         Ok(())
     }
@@ -97,7 +103,10 @@ impl Keep {
         let Some(Flight { unit, started, begun, .. }) = inside.flights.pop_front() else { return Ok(()) };
         let is_ready = started.is_ready();
         let doing = || format!("reducing the gradients of unit {unit}");
-        let block = inside.overlap.wait(begun, is_ready, || started.wait(doing))?;
+        let mut block = inside.overlap.wait(begun, is_ready, || started.wait(doing))?;
+        if self.options.reduce == Reduce::Ordered {
+            block = block.added_in_order(self.shard.size());
+        }
         self.keep(inside, unit, Sum::from_elements(block)?)
     }
 
@@ -183,14 +192,27 @@ impl Keep {
                 let group = self.groups.along(axes).expect("made with the state");
                 for range in ranges {
                     let elements = kept.copied(range.clone());
-                    group.count(Collective::AllReduce, elements.bytes());
-                    let work = elements.start_all_reduce(group.comm(), ReduceOp::Sum).doing(doing)?;
-                    started.push((place, range.start, work));
+                    let ranks = group.size();
+                    let (kind, bytes, work) = match self.options.reduce {
+                        Reduce::Plain => {
+                            let bytes = elements.bytes();
+                            (Collective::AllReduce, bytes, elements.start_all_reduce(group.comm(), ReduceOp::Sum))
+                        }
+                        Reduce::Ordered => {
+                            let bytes = elements.bytes() * ranks;
+                            (Collective::AllGather, bytes, elements.start_all_gather(group.comm()))
+                        }
+                    };
+                    group.count(kind, bytes);
+                    started.push((place, range.start, ranks, work.doing(doing)?));
                 }
             }
         }
-        for (place, first, work) in started {
-            let sum: Elements = work.wait(doing)?;
+        for (place, first, ranks, work) in started {
+            let mut sum: Elements = work.wait(doing)?;
+            if self.options.reduce == Reduce::Ordered {
+                sum = sum.added_in_order(ranks);
+            }
             inside.units[place].kept.as_mut().expect("left there above").write(first, &sum)?;
         }
         Ok(())

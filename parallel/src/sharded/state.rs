@@ -207,14 +207,14 @@ impl State for Sharded {
 }
 
 impl Drop for Sharded {
-    /// Ranks that are slower still need this one for what they started together. Not if it fails: then they learn at once.
+    /// Ranks that are slower still need this one for the values that they gather together. Not if it fails, by a panic or in the
+    /// middle of a step, when gradients are on their way: others may wait for what it won't do any more, and learn at once.
     fn drop(&mut self) {
         // A visit that panicked has left it as it is.
         let mut inside = self.keep.inside.lock().unwrap_or_else(PoisonError::into_inner);
         self.keep.release_all(&mut inside);
-        if !std::thread::panicking() {
-            let flights = std::mem::take(&mut inside.flights).into_iter().map(|flight| flight.started);
-            for started in std::mem::take(&mut inside.abandoned).into_iter().chain(flights) {
+        if !std::thread::panicking() && inside.flights.is_empty() {
+            for started in std::mem::take(&mut inside.abandoned) {
                 let _ = started.wait(String::new);
             }
         }

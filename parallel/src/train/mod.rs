@@ -6,11 +6,12 @@
 mod batch;
 mod evaluate;
 mod options;
+mod plan;
 mod resume;
 mod stages;
 mod trainer;
 
 pub use batch::Batch;
 pub use evaluate::Evaluation;
-pub use options::{PipelineOptions, StateOptions, TrainerOptions};
+pub use options::{PipelineOptions, ScheduleOptions, StateOptions, TrainerOptions};
 pub use trainer::{StepReport, Trainer};

@@ -4,6 +4,7 @@ use crate::data::ReplicatedOptions;
 use crate::nn::{GptConfig, Recompute};
 use crate::optimizer::{Clip, Schedule};
 use crate::parameter::ParameterOptions;
+use crate::pipeline::Schedule as Table;
 use crate::pipeline::partition::Partition;
 use crate::precision::LossScalerOptions;
 use crate::sharded::ShardedOptions;
@@ -17,22 +18,43 @@ pub enum StateOptions {
     Sharded(ShardedOptions),
 }
 
+/// In which order stages take micro-batches. A name or a table becomes one by `into`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScheduleOptions {
+    /// As a row in [`SCHEDULES`](crate::pipeline::SCHEDULES) of this name says.
+    Row(String),
+    /// As a table of one's own says, which [`text::parse`](crate::pipeline::text::parse) reads, say.
+    Table(Table),
+}
+
+impl From<&str> for ScheduleOptions {
+    fn from(name: &str) -> ScheduleOptions {
+        ScheduleOptions::Row(name.to_owned())
+    }
+}
+
+impl From<Table> for ScheduleOptions {
+    fn from(table: Table) -> ScheduleOptions {
+        ScheduleOptions::Table(table)
+    }
+}
+
 /// How a model is run as a pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineOptions {
-    /// The schedule's row in [`SCHEDULES`](crate::pipeline::SCHEDULES).
-    pub schedule: String,
+    /// In which order stages take micro-batches.
+    pub schedule: ScheduleOptions,
     /// Stages on each rank, for schedules that leave it open.
     pub chunks: u32,
-    /// How many micro-batches each step has on every rank.
+    /// How many micro-batches each step has on every rank; a table's must be as many.
     pub micro_batches: u32,
-    /// Which layers each stage has; as even as possible with `None`.
+    /// Which layers each stage has, drawn, say ([`Partition::drawn`]); as even as possible with `None`.
     pub partition: Option<Partition>,
 }
 
 impl Default for PipelineOptions {
     fn default() -> PipelineOptions {
-        PipelineOptions { schedule: "one_f_one_b".to_owned(), chunks: 1, micro_batches: 1, partition: None }
+        PipelineOptions { schedule: "one_f_one_b".into(), chunks: 1, micro_batches: 1, partition: None }
     }
 }
 

@@ -42,7 +42,7 @@ impl Stages {
     /// Builds some stages of a partition.
     ///
     /// # Errors
-    /// The partition isn't the model's, or the model can't be cut so.
+    /// The model can't be cut so.
     pub(super) fn build(
         options: &TrainerOptions,
         partition: &Partition,
@@ -55,7 +55,7 @@ impl Stages {
         let builder = if mesh.size(Axis::Pp) > 1 { root.within(Axis::Pp, Kind::Varying) } else { root };
         let (mut models, mut parameters) = (BTreeMap::<u32, Arc<dyn Stage>>::new(), BTreeMap::new());
         for number in numbers {
-            let layers = layers_of(partition, *number)?;
+            let layers = layers_of(partition, *number);
             let before = builder.parameters().len();
             let model = Gpt::stage(options.model.clone(), &layers, &builder, tp)?.with_recompute(options.recompute);
             parameters.insert(*number, builder.parameters().split_off(before));
@@ -66,19 +66,16 @@ impl Stages {
     }
 }
 
-fn layers_of(partition: &Partition, number: u32) -> Result<Layers> {
+fn layers_of(partition: &Partition, number: u32) -> Layers {
     let items = &partition.stages[number as usize];
     let numbers: Vec<usize> = items
         .iter()
         .filter_map(|item| if let Layer::Transformer(layer) = item { Some(*layer as usize) } else { None })
         .collect();
-    if items.iter().any(|item| matches!(item, Layer::MultiToken(_))) {
-        return Err(Error::invalid("the partition has multi-token layers, and the model has none"));
-    }
     let before = partition.stages[..number as usize].iter().flatten();
     let before = before.filter(|item| matches!(item, Layer::Transformer(_))).count();
     let layers = numbers.first().map_or(before..before, |first| *first..*first + numbers.len());
-    Ok(Layers { layers, has_embedding: items.contains(&Layer::Embedding), has_head: items.contains(&Layer::Loss) })
+    Layers { layers, has_embedding: items.contains(&Layer::Embedding), has_head: items.contains(&Layer::Loss) }
 }
 
 impl GptStage {

@@ -6,7 +6,7 @@ use candle_core::DType;
 use paceline_comm::ReduceOp;
 
 use super::batch::Batch;
-use super::options::{PipelineOptions, StateOptions, TrainerOptions};
+use super::options::{StateOptions, TrainerOptions};
 use super::stages::{Stages, Work};
 use crate::data::{Progress, Replicated};
 use crate::error::{Doing, Error, Result};
@@ -14,9 +14,8 @@ use crate::group::Group;
 use crate::mesh::{Axis, Mesh};
 use crate::optimizer::{Ending, Optimizer, Outcome, Ownership, end_step};
 use crate::parameter::Parameter;
-use crate::pipeline::partition::{Layer, Partition};
 use crate::pipeline::price::Timed;
-use crate::pipeline::{Pipeline, Schedule, Shape, Ties, schedule_row};
+use crate::pipeline::{Pipeline, Ties};
 use crate::precision::LossScaler;
 use crate::sharded::{Sharded, layer_of, units_by};
 use crate::state::State;
@@ -88,16 +87,10 @@ impl Trainer {
                 )));
             }
         }
+        let (plan, partition) = options.pipeline.plan(mesh.size(Axis::Pp) as u32, options.model.layers)?;
         let tp = TensorParallel { group: Group::along(&mesh, &[Axis::Tp])?, sequence: options.sequence };
         let pipeline_group = Group::along(&mesh, &[Axis::Pp])?;
         let data_group = Group::along(&mesh, &DATA)?;
-        let ranks = mesh.size(Axis::Pp) as u32;
-        let plan = schedule(&options.pipeline, ranks, options.pipeline.micro_batches)?;
-        let partition = match &options.pipeline.partition {
-            Some(partition) => partition.clone(),
-            None => Partition::even(options.model.layers as u32, plan.n_stages())?,
-        };
-        check_partition(&partition, &plan, options.model.layers)?;
         let numbers = plan.stages_of(pipeline_group.rank() as u32);
         let stages = Stages::build(&options, &partition, &numbers, &mesh, &tp)?;
         let (ties, kept) = Ties::agree(&pipeline_group, &plan, &stages.parameters)?;
@@ -236,30 +229,8 @@ impl Trainer {
                  (PipelineOptions::micro_batches)"
             )));
         }
-        let schedule = schedule(&self.options.pipeline, 1, micro_batches)?;
+        let schedule = self.options.pipeline.schedule_for(1, micro_batches)?;
         self.pipeline = Pipeline::new(schedule, self.pipeline_group.clone(), self.stages.models.clone())?;
         Ok(())
     }
-}
-
-fn schedule(options: &PipelineOptions, ranks: u32, micro_batches: u32) -> Result<Schedule> {
-    let name = &options.schedule;
-    let row = schedule_row(name).ok_or_else(|| Error::invalid(format!("there is no pipeline schedule {name}")))?;
-    let shape = Shape { n_chunks: options.chunks, ..Shape::new(ranks, micro_batches) };
-    Ok(row.schedule(shape)?)
-}
-
-fn check_partition(partition: &Partition, schedule: &Schedule, layers: usize) -> Result<()> {
-    let (has, needs) = (partition.n_stages(), schedule.n_stages());
-    if has != needs {
-        return Err(Error::invalid(format!("the partition {partition} has {has} stages, and the schedule {needs}")));
-    }
-    let placed = partition.stages.iter().flatten().filter(|layer| matches!(layer, Layer::Transformer(_))).count();
-    let (first, last) = (partition.stage_of(Layer::Embedding), partition.stage_of(Layer::Loss));
-    if placed != layers || first != Some(0) || last != Some(needs - 1) {
-        return Err(Error::invalid(format!(
-            "the partition {partition} must have {layers} layers, the embedding first and the loss last"
-        )));
-    }
-    Ok(())
 }

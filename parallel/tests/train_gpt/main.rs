@@ -48,6 +48,43 @@ fn every_layout_trains_as_one_process() {
 }
 
 #[test]
+fn schedules_and_layers_of_ones_own_are_trained_or_refused_by_name() {
+    let folder = folder();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let train = |name: &str, words: &str| {
+        let csv = folder.path().join(format!("{name}.csv"));
+        let done = Job::start(&folder, &format!("{TINY} --every 3 --csv {} {words}", csv.display())).end();
+        assert!(done.code == Some(0), "{words}: {done:?}");
+        rows(&csv)
+    };
+    let sound = file("sound", "0F0, 0F1, 0B0, 0B1   # a warm-up of two\n1F0, 1B0, 1F1, 1B1\n");
+    same("a table", &train("table", &format!("--pp 2 --schedule-file {sound} --stages Et|t*3L")), &train("alone", ""));
+    let stuck = file("stuck", "0F0, 0B0, 0F1, 0B1\n1F1, 1B1, 1F0, 1B0\n");
+    let short = file("short", "0F0, 0F1, 0B0\n1F0, 1B0, 1F1, 1B1\n");
+    let wrong = file("wrong", "0F0, 0F1\n1F0; 1B0\n");
+    for (words, said) in [
+        (format!("--schedule-file {stuck}"), "stuck: rank 0, position 1, 0B0: waits for ever for 1B0"),
+        (format!("--schedule-file {short}"), "short: rank 0, position 3, 0B1: 0B1 is missing"),
+        (format!("--schedule-file {wrong}"), "wrong: line 2, column 4: expected ','"),
+        (format!("--schedule-file {sound}.not"), "sound.not: No such file"),
+        (format!("--schedule-file {sound} --micro-batches 4"), "has 2 micro-batches, and each step is to have 4"),
+        (format!("--schedule-file {sound} --pp 4"), "is for 2 ranks, and there are 4 along pp"),
+        (format!("--schedule-file {sound} --schedule gpipe"), "cannot be used with"),
+        (format!("--schedule-file {sound} --stages Et|tt|tL"), "has 3 stages, and the schedule 2"),
+        ("--stages Et|tL".to_owned(), "Et|tL must have 4 layers"),
+        ("--stages Et|ttx".to_owned(), "--stages Et|ttx: line 1, column 6: expected one of E t m L"),
+    ] {
+        let done = Job::start(&folder, &format!("{TINY} --pp 2 {words}")).end();
+        assert!(done.code.is_some_and(|code| code != 0) && done.stderr.contains(said), "{words}: {done:?}");
+        assert!(!done.stderr.contains("failed first") && done.stdout.is_empty(), "{words}: {done:?}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_in_another_layout() {
     let folder = folder();
     let (csv, checkpoints) = (folder.path().join("all.csv"), folder.path().join("run"));

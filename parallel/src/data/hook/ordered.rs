@@ -9,7 +9,7 @@ use paceline_comm::{Collective, Element, Work};
 
 use super::{CommHook, Reduction};
 use crate::error::{Doing, Result};
-use crate::group::Group;
+use crate::group::{Group, add_in_order};
 use crate::state::{Numbers, Segment};
 
 /// Adds buckets in the order of the ranks.
@@ -52,41 +52,12 @@ impl<T: Element + Default + AddAssign> Reduction for Exchange<T> {
     fn finish(self: Box<Self>) -> Result<Numbers> {
         let received = self.work.wait().doing(|| "exchanging a bucket of gradients".to_owned())?;
         let block = received.len() / self.group.size();
-        let sum = added(received, self.group.size());
+        let sum = add_in_order(received, self.group.size());
         let mut all = vec![T::default(); block * self.group.size()];
         self.group.count(Collective::AllGather, all.len() * size_of::<T>());
         let gathered = self.group.comm().all_gather(&sum[..block], &mut all);
         gathered.doing(|| "gathering a bucket of gradients".to_owned())?;
         all.truncate(self.len);
         Ok((self.wrap)(all))
-    }
-}
-
-/// The sum of `parts` equal parts, neighbours first; it stands at the beginning.
-fn added<T: Copy + AddAssign>(mut all: Vec<T>, parts: usize) -> Vec<T> {
-    let len = all.len() / parts;
-    let mut stride = 1;
-    while stride < parts {
-        for part in (0..parts - stride).step_by(2 * stride) {
-            let (left, right) = all.split_at_mut((part + stride) * len);
-            let left = &mut left[part * len..][..len];
-            left.iter_mut().zip(&right[..len]).for_each(|(to, from)| *to += *from);
-        }
-        stride *= 2;
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_are_added_first() {
-        // 1 + 2^53 is lost, -2^53 + 1 isn't: the order shows in the result.
-        let big = (1u64 << 53) as f64;
-        assert_eq!(added(vec![big, 1.0, -big, 1.0, 0.5], 5)[0], (big + 1.0) + (-big + 1.0) + 0.5);
-        assert_ne!(added(vec![big, 1.0, -big, 1.0, 0.5], 5)[0], (big - big) + (1.0 + 1.0) + 0.5);
-        assert_eq!(added(vec![1, 10, 2, 20, 3, 30], 3)[..2], [6, 60]);
     }
 }

@@ -188,45 +188,61 @@ fn every_schedule_equals_one_process() {
     }
 }
 
+/// Fails in its third micro-batch, by an error or a panic.
+struct Failing {
+    stage: Arc<dyn Stage>,
+    panics: bool,
+}
+
+impl Stage for Failing {
+    fn incoming(&self, micro_batch: u32) -> Result<Wire> {
+        self.stage.incoming(micro_batch)
+    }
+
+    fn outgoing(&self, micro_batch: u32) -> Result<Wire> {
+        self.stage.outgoing(micro_batch)
+    }
+
+    fn forward(&self, micro_batch: u32, input: Option<&Value>) -> Result<Value> {
+        assert!(micro_batch != 2 || !self.panics, "no more");
+        if micro_batch == 2 { Err(Error::invalid("no more")) } else { self.stage.forward(micro_batch, input) }
+    }
+}
+
 #[test]
 fn a_rank_that_fails_is_named_and_nobody_hangs() {
-    struct Failing(Arc<dyn Stage>);
-    impl Stage for Failing {
-        fn incoming(&self, micro_batch: u32) -> Result<Wire> {
-            self.0.incoming(micro_batch)
-        }
-
-        fn outgoing(&self, micro_batch: u32) -> Result<Wire> {
-            self.0.outgoing(micro_batch)
-        }
-
-        fn forward(&self, micro_batch: u32, input: Option<&Value>) -> Result<Value> {
-            if micro_batch == 2 { Err(Error::invalid("no more")) } else { self.0.forward(micro_batch, input) }
-        }
+    for (name, failing, panics) in
+        [("one_f_one_b", 1, false), ("one_f_one_b", 1, true), ("gpipe", 0, true), ("zbv", 3, true), ("zb_h1", 2, false)]
+    {
+        let schedule = crate::pipeline::schedule_row(name).unwrap().schedule(Shape::new(4, 8)).unwrap();
+        std::thread::scope(|scope| {
+            for comm in Communicator::in_process(4).unwrap() {
+                let schedule = schedule.clone();
+                scope.spawn(move || {
+                    let group = Group::of(comm, Axis::Pp);
+                    let rank = group.rank();
+                    let (mut stages, parameters) = build(&schedule.stages_of(rank as u32), schedule.n_stages(), false);
+                    if rank == failing {
+                        let failing = |stage: Arc<dyn Stage>| Arc::new(Failing { stage, panics }) as Arc<dyn Stage>;
+                        stages = stages.into_iter().map(|(number, stage)| (number, failing(stage))).collect();
+                    }
+                    let runs = std::panic::AssertUnwindSafe(move || {
+                        let (ties, kept) = Ties::agree(&group, &schedule, &parameters).unwrap();
+                        let state = Local::new(kept).unwrap();
+                        let pipeline = Pipeline::new(schedule, group, stages).unwrap().with_ties(ties);
+                        pipeline.run(&state).unwrap_err().to_string()
+                    });
+                    match std::panic::catch_unwind(runs) {
+                        Ok(error) if rank == failing => {
+                            assert!(!panics && error.contains("F2") && error.contains("no more"), "{name}: {error}");
+                        }
+                        Ok(error) => assert!(error.contains(&format!("rank {failing}")), "{name}: {rank}: {error}"),
+                        Err(_) => assert!(rank == failing && panics, "{name}: rank {rank} panics"),
+                    }
+                });
+            }
+        });
     }
-    let schedule = crate::pipeline::schedule_row("one_f_one_b").unwrap().schedule(Shape::new(3, 6)).unwrap();
-    std::thread::scope(|scope| {
-        for comm in Communicator::in_process(3).unwrap() {
-            let schedule = schedule.clone();
-            scope.spawn(move || {
-                let group = Group::of(comm, Axis::Pp);
-                let rank = group.rank();
-                let (mut stages, parameters) = build(&[rank as u32], 3, false);
-                let (ties, kept) = Ties::agree(&group, &schedule, &parameters).unwrap();
-                let state = Local::new(kept).unwrap();
-                if rank == 1 {
-                    let stage = stages.remove(&1).unwrap();
-                    stages.insert(1, Arc::new(Failing(stage)));
-                }
-                let error = Pipeline::new(schedule, group, stages).unwrap().with_ties(ties).run(&state);
-                let error = error.unwrap_err().to_string();
-                match rank {
-                    1 => assert!(error.contains("1F2") && error.contains("no more"), "{error}"),
-                    _ => assert!(error.contains("rank 1"), "{error}"),
-                }
-            });
-        }
-    });
 }
 
 #[test]

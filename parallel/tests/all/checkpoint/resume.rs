@@ -183,6 +183,29 @@ fn everything_else_comes_back() {
     });
 }
 
+/// After a resume all stages know what each had missed; what one has missed since isn't lost to what another remembers.
+#[test]
+fn what_a_stage_has_missed_since_it_was_loaded_is_saved_too() {
+    let directory = tempfile::tempdir().unwrap();
+    on_ranks("pp=2", |mesh| {
+        let run = Run::new(mesh, DType::F32, &[]);
+        let mut saver = Saver::new(mesh, directory.path(), SaverOptions::default()).unwrap();
+        let own = format!("layers.{}.norm", 2 * mesh.rank());
+        let mut progress = run.progress();
+        for saves in 1..4 {
+            *progress.optimizer.missed.entry(own.clone()).or_default() += 1;
+            saver.save(&run.ownership, &run.state, &progress).unwrap();
+            saver.wait().unwrap();
+            mesh.world().barrier().unwrap();
+            let checkpoint = Checkpoint::latest(directory.path()).unwrap().unwrap();
+            progress = checkpoint.load(mesh, &run.ownership, &run.state, &LoadOptions::default()).unwrap();
+            let all = [("layers.0.norm".to_owned(), saves), ("layers.2.norm".to_owned(), saves)];
+            assert_eq!(progress.optimizer.missed, BTreeMap::from(all));
+            mesh.world().barrier().unwrap();
+        }
+    });
+}
+
 #[test]
 fn what_changes_after_the_call_is_not_saved() {
     let directory = tempfile::tempdir().unwrap();

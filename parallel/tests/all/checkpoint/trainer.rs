@@ -38,7 +38,7 @@ fn options(layout: &Layout, schedule: &str, dtype: DType) -> TrainerOptions {
     TrainerOptions {
         parameters: ParameterOptions { seed: 3, dtype },
         pipeline: PipelineOptions {
-            schedule: schedule.to_owned(),
+            schedule: schedule.into(),
             micro_batches: MICRO_BATCHES as u32,
             ..PipelineOptions::default()
         },

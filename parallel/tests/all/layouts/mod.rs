@@ -1,5 +1,8 @@
 //! Training in every layout equals training in one process: losses, norms, and values after some steps.
 
+mod many;
+mod tables;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -13,18 +16,18 @@ use paceline_parallel::optimizer::{AdamW, Clip, Norm, Optimizer, Outcome};
 use paceline_parallel::parameter::{Parameter, ParameterOptions};
 use paceline_parallel::random::Stream;
 use paceline_parallel::sharded::{Reshard, ShardedOptions, Stage};
-use paceline_parallel::train::{Batch, PipelineOptions, StateOptions, Trainer, TrainerOptions};
+use paceline_parallel::train::{Batch, PipelineOptions, ScheduleOptions, StateOptions, Trainer, TrainerOptions};
 
 const STEPS: u64 = 4;
 const SAMPLES: u64 = 8;
 const LENGTH: usize = 8;
 const VOCABULARY: usize = 67;
 
-fn llama() -> GptConfig {
+pub fn llama() -> GptConfig {
     GptConfig { key_value_heads: 2, mlp_width: 24, init_std: 0.3, dropout: 0.1, ..GptConfig::new(VOCABULARY, 16, 4, 4) }
 }
 
-fn gpt2_tied() -> GptConfig {
+pub fn gpt2_tied() -> GptConfig {
     let positions = PositionKind::Learned { positions: LENGTH };
     let (mlp, norm, head) = (MlpKind::Gelu, NormKind::Layer, HeadKind::Tied);
     GptConfig { mlp, norm, positions, head, bias: true, ..llama() }
@@ -40,7 +43,7 @@ fn sample(number: u64) -> (Vec<u32>, Vec<i64>) {
 }
 
 /// The micro-batches of one rank's data coordinate.
-fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch> {
+pub fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch> {
     let own = SAMPLES / places;
     let each = own / micro_batches;
     let batch = |micro_batch: u64| {
@@ -58,14 +61,14 @@ fn batches(step: u64, place: u64, places: u64, micro_batches: u64) -> Vec<Batch>
 }
 
 /// Evaluated losses, losses and norms by step, and logical values at the end.
-#[derive(Default)]
+#[derive(Default, PartialEq, Debug)]
 struct Found {
     evaluated: Vec<f64>,
     steps: Vec<(f64, f64)>,
     values: BTreeMap<String, Vec<f64>>,
 }
 
-fn options(model: GptConfig) -> TrainerOptions {
+pub fn options(model: GptConfig) -> TrainerOptions {
     TrainerOptions {
         parameters: ParameterOptions { seed: 11, dtype: DType::F64 },
         clip: Some(Clip { norm: Norm::L2, max: 0.5 }),
@@ -105,7 +108,7 @@ fn train(comm: Communicator, layout: &Layout, options: TrainerOptions, found: &M
         let part = parameter.part();
         let whole = found.values.entry(parameter.name().to_owned());
         let whole = whole.or_insert_with(|| vec![f64::NAN; part.whole().iter().product()]);
-        for (index, number) in part.indices().zip(value.flatten_all()?.to_vec1::<f64>()?) {
+        for (index, number) in part.indices().zip(value.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?) {
             let Some(index) = index else {
                 assert_eq!(number, 0.0, "{}: padding has changed", parameter.name());
                 continue;
@@ -162,8 +165,13 @@ fn check(layout: &str, options: &TrainerOptions, alone: &Found) {
     }
 }
 
-fn piped(options: TrainerOptions, schedule: &str, chunks: u32, micro_batches: u32) -> TrainerOptions {
-    let schedule = schedule.to_owned();
+fn piped(
+    options: TrainerOptions,
+    schedule: impl Into<ScheduleOptions>,
+    chunks: u32,
+    micro_batches: u32,
+) -> TrainerOptions {
+    let schedule = schedule.into();
     TrainerOptions { pipeline: PipelineOptions { schedule, chunks, micro_batches, partition: None }, ..options }
 }
 
@@ -272,30 +280,23 @@ fn ranks_evaluate_equally_many_micro_batches() {
     });
 }
 
+/// What rank 0 is told when a trainer is made.
+fn refused(layout: &str, options: &TrainerOptions) -> String {
+    let layout: Layout = layout.parse().unwrap();
+    let errors = crate::common::ranks(layout.ranks(), |comm| {
+        let mesh = Mesh::new(comm, layout.clone(), MeshOptions::default()).unwrap();
+        Trainer::new(mesh, options.clone(), optimizer()).err().map(|error| error.to_string())
+    });
+    errors.into_iter().next().unwrap().unwrap_or_default()
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused = |layout: &str, options: TrainerOptions| {
-        let layout: Layout = layout.parse().unwrap();
-        let comms = Communicator::in_process(layout.ranks()).unwrap();
-        std::thread::scope(|scope| {
-            let ranks: Vec<_> = comms
-                .into_iter()
-                .map(|comm| {
-                    let (layout, options) = (layout.clone(), options.clone());
-                    scope.spawn(move || {
-                        let mesh = Mesh::new(comm, layout, MeshOptions::default()).unwrap();
-                        Trainer::new(mesh, options, optimizer()).err().map(|error| error.to_string())
-                    })
-                })
-                .collect();
-            ranks.into_iter().map(|rank| rank.join().unwrap()).next().unwrap().unwrap_or_default()
-        })
-    };
     let base = options(llama());
-    let error = refused("cp=2", base.clone());
+    let error = refused("cp=2", &base);
     assert!(error.contains("along cp"), "{error}");
-    let error = refused("pp=2", piped(base.clone(), "fastest", 1, 4));
+    let error = refused("pp=2", &piped(base.clone(), "fastest", 1, 4));
     assert!(error.contains("fastest"), "{error}");
-    let error = refused("pp=2", piped(base.clone(), "interleaved", 2, 3));
+    let error = refused("pp=2", &piped(base.clone(), "interleaved", 2, 3));
     assert!(error.contains("interleaved"), "{error}");
 }

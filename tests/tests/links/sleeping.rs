@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use paceline_tests::world::{Wire, at_once};
-use paceline_tests::{Random, mix, seed};
+use paceline_tests::{Random, is_asked_for, mix, seed};
 use paceline_transport::{ControlEvent, Endpoint};
 
 use crate::traffic::{Arriving, BOUND, Group, Leaving};
@@ -92,13 +92,15 @@ fn a_ball_thrown_between_sleepers_is_never_lost() {
 /// Who waits for room sleeps as well, and both sides at once have much to send.
 #[test]
 fn a_full_link_wakes_its_sender_when_there_is_room() {
+    // More than a link holds.
+    let len = if is_asked_for("PACELINE_TEST_FEW") { 4 << 20 } else { 12 << 20 };
     for wire in Wire::threads() {
         at_once(Group::pair(wire).ends, |mut end| {
             let (me, peer) = (end.me(), 1 - end.me());
             let random = &mut Random::new(mix(seed() ^ me as u64));
             for turn in 0..4u64 {
-                let mine = Leaving::new(me, peer, turn, 2 * turn + me as u64, 12 << 20);
-                let theirs = Arriving::of(&Leaving::new(peer, me, turn, 2 * turn + peer as u64, 12 << 20));
+                let mine = Leaving::new(me, peer, turn, 2 * turn + me as u64, len);
+                let theirs = Arriving::of(&Leaving::new(peer, me, turn, 2 * turn + peer as u64, len));
                 match turn {
                     // Both ways; one way; the other.
                     0 | 1 => exchange(&mut end, Some(mine), Some(theirs), random),

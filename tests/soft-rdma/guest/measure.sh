@@ -98,7 +98,7 @@ cells() {
 
 # send_recv: both ranks send at once, which costs a device made of processor time more than turns do.
 SMALL="ping_pong:f32:8:500 send_recv:f32:8:500"
-MESSAGES="65536:60 262144:20 1048576:6 4194304:2"
+MESSAGES="65536:40 262144:10 1048576:4 4194304:2"
 SUMS="all_reduce:f32:8:500 all_reduce:f32:512:500 all_reduce:f32:4096:200 all_reduce:f32:32768:30 all_reduce:f32:262144:6
     all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
 
@@ -119,14 +119,14 @@ for size in 2 4; do
             cells $SMALL
             for message in $MESSAGES; do
                 bytes=${message%:*} count=${message#*:}
-                rate=$(perftest 4 "$bytes" ib_write_bw -n $((5 * count)))
+                rate=$(perftest 4 "$bytes" ib_write_bw -n $((4 * count)))
                 echo "$rate" | awk -v b="$bytes" '$1 > 0 {
                     time = b / $1 / 1.048576
                     print "@value one_way 2 " b " ib_write_bw " time
                     print "@value one_way,registered 2 " b " ib_write_bw " time
                 }'
                 cells "one_way:f32:$message"
-                rate=$(perftest 4 "$bytes" ib_write_bw -b -n $((5 * count)))
+                rate=$(perftest 4 "$bytes" ib_write_bw -b -n $((4 * count)))
                 echo "$rate" | awk -v b="$bytes" '$1 > 0 {
                     time = 2 * b / $1 / 1.048576
                     print "@value send_recv 2 " b " ib_write_bw,both_ways " time

@@ -88,10 +88,19 @@ impl Samples {
     #[must_use]
     pub fn spread(&self, name: &str) -> [f64; 3] {
         let place = self.columns.iter().position(|column| *column == name).expect("a name that is there");
-        let mut numbers: Vec<f64> = self.rounds.iter().map(|round| round[place]).collect();
-        numbers.sort_by(f64::total_cmp);
-        let last = numbers.len() - 1;
-        [numbers[0], (numbers[last / 2] + numbers[last.div_ceil(2)]) / 2.0, numbers[last]]
+        spread(self.rounds.iter().map(|round| round[place]).collect())
+    }
+
+    /// The median of what a round's numbers, by name, come to. What is compared within a round was measured within seconds,
+    /// and a machine whose speed changes more slowly than that does no harm.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such name or no round.
+    #[must_use]
+    pub fn within(&self, of: impl Fn(&dyn Fn(&str) -> f64) -> f64) -> f64 {
+        let place = |name: &str| self.columns.iter().position(|column| *column == name).expect("a name that is there");
+        spread(self.rounds.iter().map(|round| of(&|name| round[place(name)])).collect())[1]
     }
 
     /// The median of the numbers of that name.
@@ -103,6 +112,13 @@ impl Samples {
     pub fn median(&self, name: &str) -> f64 {
         self.spread(name)[1]
     }
+}
+
+/// The least, the median and the most.
+fn spread(mut numbers: Vec<f64>) -> [f64; 3] {
+    numbers.sort_by(f64::total_cmp);
+    let last = numbers.len() - 1;
+    [numbers[0], (numbers[last / 2] + numbers[last.div_ceil(2)]) / 2.0, numbers[last]]
 }
 
 #[cfg(test)]
@@ -121,6 +137,14 @@ pub(super) mod tests {
         samples.extend(sample(Case::Pipeline, &[&[9., 6.5, 9., 0., 0., 0., 0.]]));
         assert_eq!((samples.rounds(), samples.spread("makespan")), (3, [1.0, 2.0, 9.0]));
         assert_eq!(samples.median("busy"), 6.5);
+    }
+
+    #[test]
+    fn rounds_are_compared_one_by_one() {
+        let rounds = [10., 100., 1000.].map(|slow| [slow, 1.1 * slow, 0., 0., 0., 0., 0.]);
+        let samples = sample(Case::Pipeline, &[&rounds[0], &rounds[2], &[100., 300., 0., 0., 0., 0., 0.]]);
+        let ratio = samples.within(|of| of("busy") / of("makespan"));
+        assert!((ratio - 1.1).abs() < 1e-9, "{ratio}");
     }
 
     #[test]

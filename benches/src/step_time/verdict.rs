@@ -48,51 +48,59 @@ impl Display for Verdict {
 
 /// The share of communication's time that doesn't lengthen the step.
 pub(super) fn hidden(samples: &Samples) -> f64 {
-    1.0 - (samples.median("ddp") - samples.median("compute")) / samples.median("communication")
+    samples.within(|of| 1.0 - (of("ddp") - of("compute")) / of("communication"))
 }
 
 /// The share of a step's time that is lost to communication.
 pub(super) fn lost(samples: &Samples) -> f64 {
-    1.0 - samples.median("compute") / samples.median("ddp")
+    samples.within(|of| 1.0 - of("compute") / of("ddp"))
 }
 
 /// The share of all ranks' time in which they idle: measured, priced, and priced with each computation as long as it was.
 pub(super) fn bubbles(samples: &Samples) -> [f64; 3] {
-    let of = |busy, makespan| 1.0 - samples.median(busy) / samples.median(makespan);
-    [of("busy", "makespan"), of("priced busy", "priced makespan"), of("replayed busy", "replayed makespan")]
+    BUBBLES.map(|times| samples.within(|of| bubble(of, times)))
+}
+
+/// What all ranks compute, and how long it takes them: measured, priced, and priced with each computation as long as it was.
+const BUBBLES: [[&str; 2]; 3] =
+    [["busy", "makespan"], ["priced busy", "priced makespan"], ["replayed busy", "replayed makespan"]];
+
+fn bubble(of: &dyn Fn(&str) -> f64, [busy, makespan]: [&str; 2]) -> f64 {
+    1.0 - of(busy) / of(makespan)
 }
 
 /// What a case must reach; with what PyTorch reached in the same case, also that.
 #[must_use]
 pub fn verdicts(case: Case, samples: &Samples, peer: Option<&Samples>) -> Vec<Verdict> {
-    let median = |name| samples.median(name);
     let mut verdicts = match case {
         Case::DdpLink => {
-            let (compute, communication) = (median("compute"), median("communication"));
-            let ideal = compute.max(communication) + communication / median("buckets");
+            let over_ideal = |of: &dyn Fn(&str) -> f64| {
+                let (compute, communication) = (of("compute"), of("communication"));
+                of("ddp") / (compute.max(communication) + communication / of("buckets"))
+            };
             vec![
                 Verdict::at_least("share of communication that is hidden", hidden(samples), HIDDEN),
                 Verdict::at_most(
                     "step / (max(compute, communication) + one bucket)",
-                    median("ddp") / ideal,
+                    samples.within(over_ideal),
                     1.0 + OVER_LINK,
                 ),
             ]
         }
         Case::DdpShm => {
-            let allowed = (1.0 + OVER_SHM) * median("compute") + median("copy");
-            vec![Verdict::at_most("step / (1.05 compute + one copy)", median("ddp") / allowed, 1.0)]
+            let over_allowed = |of: &dyn Fn(&str) -> f64| of("ddp") / ((1.0 + OVER_SHM) * of("compute") + of("copy"));
+            vec![Verdict::at_most("step / (1.05 compute + one copy)", samples.within(over_allowed), 1.0)]
         }
         Case::Zero3 | Case::Zero3Link => {
-            let over = |name| median(name) / median("ddp");
+            let over = |name| samples.within(|of| of(name) / of("ddp"));
             vec![
                 Verdict::at_most("ZeRO-3 / DDP", over("zero3"), 1.0 + OVER_DDP),
                 Verdict::at_most("ZeRO-3 that keeps values / DDP", over("zero3, values kept"), 1.0 + OVER_DDP),
             ]
         }
         Case::Pipeline => {
-            let [measured, priced, replayed] = bubbles(samples);
-            let off = |price: f64| (measured / price - 1.0).abs();
+            let [measured, priced, replayed] = BUBBLES;
+            let off = |price| (samples.within(|of| bubble(of, measured) / bubble(of, price)) - 1.0).abs();
             vec![
                 Verdict::at_most("|bubble / priced bubble - 1|", off(priced), OFF_PRICE),
                 Verdict::at_most("the same, priced with each computation as long as it was", off(replayed), OFF_PRICE),

@@ -31,7 +31,7 @@ impl Arguments {
     #[must_use]
     pub fn new(target: u64, sources: &[u64], elements: u64) -> Arguments {
         let n_sources = sources.len();
-        assert!(1 <= n_sources && n_sources <= Arguments::SOURCES_MAX, "{n_sources} sources; a launch folds 1 to 16");
+        assert!((1..=Arguments::SOURCES_MAX).contains(&n_sources), "{n_sources} sources; a launch folds 1 to 16");
         let mut arguments = Arguments {
             target,
             sources: [0; Arguments::SOURCES_MAX],
@@ -88,15 +88,15 @@ mod tests {
 
     #[test]
     fn what_no_launch_can_do_is_refused() {
-        let one = || Arguments::new(0, &[0], 1);
-        let refused: [(&str, Box<dyn Fn() -> Arguments>); 4] = [
-            ("no source", Box::new(|| Arguments::new(0, &[], 1))),
-            ("17 sources", Box::new(|| Arguments::new(0, &[0; 17], 1))),
-            ("a second of one", Box::new(move || one().scaling(1, 1))),
-            ("0 ranks", Box::new(move || one().dividing(0))),
+        type Make = fn() -> Arguments;
+        let refused: [(&str, Make); 4] = [
+            ("no source", || Arguments::new(0, &[], 1)),
+            ("17 sources", || Arguments::new(0, &[0; 17], 1)),
+            ("a second of one", || Arguments::new(0, &[0], 1).scaling(1, 1)),
+            ("0 ranks", || Arguments::new(0, &[0], 1).dividing(0)),
         ];
         for (what, make) in refused {
-            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(make)).is_err(), "{what}");
+            assert!(std::panic::catch_unwind(make).is_err(), "{what}");
         }
     }
 }

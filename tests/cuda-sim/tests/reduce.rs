@@ -284,6 +284,9 @@ fn averages_are_divided_as_the_host_does() {
     }
 }
 
+/// One element of each source, what an average is divided by, and the element that comes out.
+type Known = (DataType, ReduceOp, &'static [u64], Option<u32>, u64);
+
 /// Answers that are known without the host's reductions: what is added when, and where it is rounded.
 #[test]
 fn known_answers() {
@@ -299,10 +302,11 @@ fn known_answers() {
             arguments = arguments.dividing(ranks);
         }
         // SAFETY: the rooms hold 35 elements, and belong to this thread.
-        unsafe { host.launch(data_type, op, &arguments, GRIDS[1]) };
+        let misaligned = unsafe { host.launch(data_type, op, &arguments, GRIDS[1]) };
+        assert_eq!(misaligned, 0, "{data_type} {op}: misaligned accesses");
         target
     };
-    let cases: &[(DataType, ReduceOp, &[u64], Option<u32>, u64)] = &[
+    let cases: &[Known] = &[
         // 2^24 + 1 + 1 in this order loses both ones; the other way round it does not.
         (DataType::F32, ReduceOp::Sum, &[0x4b80_0000, 0x3f80_0000, 0x3f80_0000], None, 0x4b80_0000),
         (DataType::F32, ReduceOp::Sum, &[0x3f80_0000, 0x3f80_0000, 0x4b80_0000], None, 0x4b80_0001),

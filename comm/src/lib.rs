@@ -6,6 +6,8 @@
 pub mod algorithm;
 pub mod collective;
 mod communicator;
+#[doc(hidden)]
+pub mod device;
 mod engine;
 mod error;
 pub mod reduce;

@@ -126,7 +126,13 @@ pub const VARIABLES: &[Variable] = &[
          sound, or `none`. The usual place is `$XDG_CACHE_HOME/paceline/profile-<hostname>.json`, where a file that is \
          missing is no fault and one that can't be used is a warning.",
     ),
-    row("XDG_CACHE_HOME", "`$HOME/.cache`", "Where the usual place of a profile is."),
+    row(
+        "PACELINE_CACHE",
+        "the usual place",
+        "The folder that keeps compiled CUDA kernels, or `none`. The usual place is `$XDG_CACHE_HOME/paceline/kernels`. Whoever \
+         may write there decides what a GPU runs. Nothing compiles kernels yet.",
+    ),
+    row("XDG_CACHE_HOME", "`$HOME/.cache`", "Where the usual places of a profile and of compiled kernels are."),
     row("HOME", "no usual place", "The same, where `XDG_CACHE_HOME` is not set."),
     row("PACELINE_LOG", "warn", "What the tools log, as a filter of `tracing`: `info`, `paceline_transport=debug`."),
     row("PACELINE_UPDATE", "not set", "Set to 1, tests that compare a generated file rewrite it instead."),

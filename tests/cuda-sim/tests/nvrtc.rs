@@ -1,0 +1,103 @@
+//! The kernels, compiled by CUDA's own compiler, for every architecture.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use paceline_comm::device::{Architecture, Cache, Source, source};
+use paceline_comm::{DataType, ReduceOp};
+use paceline_cuda_sim::kernels;
+use paceline_cuda_sim::nvrtc::{Compiled, Nvrtc};
+use paceline_tests::is_asked_for;
+
+const ARCHITECTURES: [Architecture; 7] = [
+    Architecture::new(7, 0),
+    Architecture::new(7, 5),
+    Architecture::new(8, 0),
+    Architecture::new(8, 6),
+    Architecture::new(8, 9),
+    Architecture::new(9, 0),
+    Architecture::new(10, 0),
+];
+
+/// The one that every kernel is compiled for.
+const WHOLE: usize = 5;
+
+/// The compiler, or a line that says why not.
+fn nvrtc() -> Option<Nvrtc> {
+    Nvrtc::find().map_err(|reason| println!("skipped: {reason}")).ok()
+}
+
+/// Every kernel for one architecture and for one of the others, or with `PACELINE_FULL` for all.
+fn sample() -> Vec<Source> {
+    let is_full = is_asked_for("PACELINE_FULL");
+    let mut sample = Vec::new();
+    for (number, (data_type, op)) in kernels().enumerate() {
+        for (place, architecture) in ARCHITECTURES.into_iter().enumerate() {
+            // Seven architectures and six operators: in the rows one after the other each meets each.
+            if is_full || place == WHOLE || place == number % ARCHITECTURES.len() {
+                sample.push(source(data_type, op, architecture));
+            }
+        }
+    }
+    sample
+}
+
+#[test]
+fn every_kernel_compiles() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let (sample, next) = (sample(), AtomicUsize::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(source) = sample.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let compiled =
+                        nvrtc.compile(source).unwrap_or_else(|error| panic!("{:?}: {error}", source.options));
+                    check(source, &compiled);
+                }
+            });
+        }
+    });
+    println!("{} kernels compiled by {}", sample.len(), nvrtc.name());
+}
+
+fn check(source: &Source, Compiled { ptx, cubin }: &Compiled) {
+    let what = format!("{:?}", source.options);
+    assert!(ptx.contains(&format!(".visible .entry {}(", source.name)), "{what}: no entry point");
+    assert!(cubin.starts_with(b"\x7fELF"), "{what}: no object");
+    for (word, why) in [
+        ("fma.", "a product is added without being rounded"),
+        (".ftz", "subnormals are flushed"),
+        (".approx", "something is approximate"),
+        (".local", "elements went to memory of the thread's own"),
+        ("call", "something is a function"),
+    ] {
+        let line = ptx.lines().find(|line| line.contains(word) && !line.trim_start().starts_with("//"));
+        assert!(line.is_none(), "{what}: {why}: {line:?}");
+    }
+    for access in ["ld.", "st."] {
+        let is_whole = |line: &str| line.trim_start().starts_with(access) && line.contains(".v2.");
+        assert!(ptx.lines().any(is_whole), "{what}: {access} of 16 bytes is missing");
+    }
+}
+
+#[test]
+fn what_does_not_compile_is_reported_with_the_compilers_words() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let sound = source(DataType::F32, ReduceOp::Sum, Architecture::new(9, 0));
+    let broken = Source { text: "extern \"C\" __global__ void f() { missing(); }", ..sound.clone() };
+    let error = nvrtc.compile(&broken).err().expect("it can't be compiled");
+    assert!(error.contains("missing"), "{error}");
+    let unknown = Source { options: vec!["--gpu-architecture=sm_1".to_owned()], ..sound };
+    assert!(nvrtc.compile(&unknown).is_err());
+}
+
+#[test]
+fn a_compiled_kernel_is_kept() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let room = tempfile::tempdir().expect("a folder");
+    let source = source(DataType::Bf16, ReduceOp::Avg, Architecture::new(8, 0));
+    let key = source.key(&nvrtc.name());
+    let cubin = nvrtc.compile(&source).expect("it compiles").cubin;
+    Cache::at(room.path()).put(&key, &cubin);
+    assert_eq!(Cache::at(room.path()).get(&key), Some(cubin));
+}

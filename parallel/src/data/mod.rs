@@ -5,6 +5,7 @@
 //! [`Progress`] is what ranks tell each other before a step when they may run out of data at different times. See
 //! `docs/data-parallel.md`.
 
+mod adding;
 mod agree;
 mod axes;
 mod buckets;
@@ -15,6 +16,7 @@ mod progress;
 mod reducer;
 mod replicated;
 
+pub use adding::Adding;
 pub(crate) use agree::same_parameters;
 pub(crate) use axes::{Groups, summed_along};
 pub use hook::{CommHook, Reduction};

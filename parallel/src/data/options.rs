@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::adding::Adding;
 use super::hook::{CommHook, Plain};
 use crate::mesh::Axis;
 
@@ -26,6 +27,8 @@ pub struct ReplicatedOptions {
     pub first_bucket_bytes: usize,
     /// What happens with parameters that aren't used.
     pub unused: Unused,
+    /// In which order the gradients of a rank's micro-batches are added.
+    pub adding: Adding,
     /// What buckets go through.
     pub hook: Arc<dyn CommHook>,
 }
@@ -37,6 +40,7 @@ impl Default for ReplicatedOptions {
             bucket_bytes: 25 << 20,
             first_bucket_bytes: 1 << 20,
             unused: Unused::Allowed,
+            adding: Adding::OneByOne,
             hook: Arc::new(Plain),
         }
     }

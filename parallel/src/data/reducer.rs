@@ -12,6 +12,7 @@ use std::time::Instant;
 use candle_core::Tensor;
 use paceline_comm::{Collective, ReduceOp};
 
+use super::adding::{Adding, Tree};
 use super::axes::Groups;
 use super::hook::{CommHook, Plain, Reduction};
 use super::options::{ReplicatedOptions, Unused};
@@ -27,6 +28,8 @@ pub(super) struct Bucket {
     pub(super) axes: Vec<Axis>,
     /// The parameter of each segment.
     pub(super) members: Vec<usize>,
+    /// Earlier micro-batches, where they are added as a tree.
+    tree: Option<Tree>,
     /// What came after the gradients had left.
     late: Option<Numbers>,
     flight: Option<(Box<dyn Reduction>, Instant)>,
@@ -34,8 +37,10 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(shard: Shard, axes: Vec<Axis>, members: Vec<usize>) -> Bucket {
-        Bucket { shard, axes, members, late: None, flight: None, has_left: false }
+    pub(super) fn new(shard: Shard, axes: &[Axis], members: &[usize], adding: Adding) -> Bucket {
+        let tree = (adding == Adding::AsTree).then(|| Tree::new(members.len()));
+        let (axes, members) = (axes.to_vec(), members.to_vec());
+        Bucket { shard, axes, members, tree, late: None, flight: None, has_left: false }
     }
 }
 
@@ -113,6 +118,11 @@ impl Keeper for Reducer {
     fn complete(&self, parameter: &Parameter) -> Result<()> {
         let which = self.place(parameter)?;
         let mut inside = self.inside.lock().expect("no panic while held");
+        let (bucket, segment) = inside.seen[which].place;
+        let Bucket { shard, tree, has_left, .. } = &mut inside.buckets[bucket];
+        if let Some(tree) = tree.as_mut().filter(|_| !*has_left) {
+            tree.take(segment, &shard.segments[segment].range, &mut shard.gradients);
+        }
         if !inside.is_last {
             return Ok(());
         }
@@ -148,8 +158,11 @@ impl Reducer {
     }
 
     fn send(&self, inside: &mut Inside, bucket: usize) -> Result<()> {
-        let Bucket { shard, axes, flight, has_left, .. } = &mut inside.buckets[bucket];
+        let Bucket { shard, axes, tree, flight, has_left, .. } = &mut inside.buckets[bucket];
         *has_left = true;
+        if let Some(tree) = tree {
+            tree.give(&shard.segments, &mut shard.gradients);
+        }
         if let Some(group) = self.groups.along(axes) {
             let empty = Numbers::zeros(shard.gradients.dtype(), 0);
             let gradients = std::mem::replace(&mut shard.gradients, empty);
@@ -254,6 +267,7 @@ impl Reducer {
     pub(super) fn begin(inside: &mut Inside) {
         for bucket in &mut inside.buckets {
             bucket.shard.forget_gradients();
+            bucket.tree.iter_mut().for_each(Tree::clear);
             bucket.has_left = false;
         }
         let has_data = inside.completions > 0;

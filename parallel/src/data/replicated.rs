@@ -55,7 +55,7 @@ impl Replicated {
             Shard::of(&members.iter().map(|member| parameters[*member].clone()).collect::<Vec<_>>())
         };
         let buckets =
-            plan.iter().map(|members| Ok(Bucket::new(shard(members)?, axes[members[0]].clone(), members.clone())));
+            plan.iter().map(|members| Ok(Bucket::new(shard(members)?, &axes[members[0]], members, options.adding)));
         let mut buckets = buckets.collect::<Result<Vec<_>>>()?;
         for bucket in &mut buckets {
             if let Some(group) = groups.along(&bucket.axes) {
@@ -116,7 +116,7 @@ impl Replicated {
         let plan = plan(&self.parameters, &self.axes, &order, &self.reducer.options);
         let buckets = plan.iter().map(|members| {
             let shard = gathered(members, inside, &self.parameters)?;
-            Ok(Bucket::new(shard, self.axes[members[0]].clone(), members.clone()))
+            Ok(Bucket::new(shard, &self.axes[members[0]], members, self.reducer.options.adding))
         });
         inside.buckets = buckets.collect::<Result<Vec<_>>>()?;
         for (bucket, members) in plan.iter().enumerate() {

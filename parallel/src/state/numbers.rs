@@ -126,6 +126,24 @@ impl Numbers {
         }
     }
 
+    /// Adds a stretch of others of the same type to the same stretch of these.
+    pub(crate) fn add_stretch(&mut self, other: &Numbers, range: Range<usize>) {
+        match (self, other) {
+            (Numbers::F32(to), Numbers::F32(from)) => add_each(&mut to[range.clone()], &from[range]),
+            (Numbers::F64(to), Numbers::F64(from)) => add_each(&mut to[range.clone()], &from[range]),
+            _ => unreachable!("numbers of one bucket have one type"),
+        }
+    }
+
+    /// Takes a stretch of others of the same type, and leaves zeros there.
+    pub(crate) fn take_stretch(&mut self, other: &mut Numbers, range: Range<usize>) {
+        match (self, other) {
+            (Numbers::F32(to), Numbers::F32(from)) => move_each(&mut to[range.clone()], &mut from[range]),
+            (Numbers::F64(to), Numbers::F64(from)) => move_each(&mut to[range.clone()], &mut from[range]),
+            _ => unreachable!("numbers of one bucket have one type"),
+        }
+    }
+
     /// A tensor with a copy of some of the numbers, rounded to a type.
     ///
     /// # Errors
@@ -156,6 +174,15 @@ impl Numbers {
             other => Err(Error::invalid(format!("elements of {:?} are no numbers of training", other.dtype()))),
         }
     }
+}
+
+fn add_each<T: Copy + std::ops::AddAssign>(to: &mut [T], from: &[T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+}
+
+fn move_each<T: Copy + Default>(to: &mut [T], from: &mut [T]) {
+    to.copy_from_slice(from);
+    from.fill(T::default());
 }
 
 /// Puts each of a tensor's elements, as numbers of this type, to its number.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use paceline_parallel::data::ReplicatedOptions;
 use paceline_parallel::data::hook::Ordered;
+use paceline_parallel::data::{Adding, ReplicatedOptions};
 use paceline_parallel::nn::Recompute;
 use paceline_parallel::sharded::{Accumulate, Reduce};
 
@@ -67,4 +67,24 @@ fn sharded_states_equal_a_replicated_one_to_the_bit() {
             }
         }
     }
+}
+
+/// Eight micro-batches in all, on 1, 2, 4 and 8 ranks, in single precision: everything is added as one binary tree.
+#[test]
+fn the_number_of_ranks_costs_no_bit() {
+    let trained = |ranks: u32, adding: Adding, recompute: Recompute| {
+        let base = options(gpt2_tied());
+        let parameters = ParameterOptions { dtype: DType::F32, ..base.parameters };
+        let state = ReplicatedOptions { hook: Arc::new(Ordered), adding, ..ReplicatedOptions::default() };
+        let options = TrainerOptions { parameters, state: StateOptions::Replicated(state), recompute, ..base };
+        run(&format!("dp={ranks}"), &piped(options, "one_f_one_b", 1, 8 / ranks)).values
+    };
+    for recompute in [Recompute::Nothing, Recompute::Blocks] {
+        let want = trained(1, Adding::AsTree, recompute);
+        for ranks in [2, 4, 8] {
+            assert!(trained(ranks, Adding::AsTree, recompute) == want, "{ranks} ranks, {recompute:?}");
+        }
+    }
+    let want = trained(1, Adding::OneByOne, Recompute::Nothing);
+    assert!(trained(4, Adding::OneByOne, Recompute::Nothing) != want, "the order doesn't show in these sums");
 }

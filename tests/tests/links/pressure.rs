@@ -13,7 +13,8 @@ fn held_max(wire: Wire) -> usize {
     match wire {
         Wire::Sim => 512 << 10,
         // Slots; a device's memory is locked, so there are few.
-        Wire::Rdma | Wire::Queues => 16 << 20,
+        Wire::Rdma => 4 << 20,
+        Wire::Queues => 16 << 20,
         Wire::Inproc | Wire::Shm | Wire::Tcp | Wire::Streams => 64 << 20,
     }
 }

@@ -12,8 +12,8 @@ pub enum Adding {
     OneByOne,
     /// As a binary tree over the micro-batches. With [`Ordered`](super::hook::Ordered), which adds ranks so, a step's sums have
     /// the same bits on any number of ranks: where the first rank has the first micro-batches and so on, each a power of two
-    /// of them, and as many as the others, with the same samples. Takes log2(micro-batches) more vectors as long as the
-    /// gradients.
+    /// of them, and as many as the others, with the same samples. Takes log2(micro-batches) + 1 more vectors as long as
+    /// the gradients.
     AsTree,
 }
 

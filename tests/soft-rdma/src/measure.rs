@@ -21,7 +21,7 @@ pub struct Measure {
     /// The kind of link that paceline takes.
     #[arg(long, default_value = "rdma")]
     links: String,
-    /// Features of paceline-tools and paceline-benches.
+    /// Features of paceline-benches.
     #[arg(long, default_value = "")]
     features: String,
     /// How often everything is measured; medians count.
@@ -44,9 +44,8 @@ pub fn run(options: &Measure) -> Result<ExitCode> {
     let Measure { links, features, rounds, deadline } = options;
     find("ib_write_bw", "perftest")?;
     Guest::prepare(&cache())?;
-    let words = ["build", "--release", "-p", "paceline-tools", "-p", "paceline-benches", "--features", features];
-    let bins = ["--bin", "paceline", "--bin", "sendrecv_perf", "--bin", "all_reduce_perf", "--bin", "side_by_side"];
-    let mut programs = cargo(words.into_iter().chain(bins))?;
+    let words = ["build", "--release", "-p", "paceline-benches", "--features", features, "--bin", "side_by_side"];
+    let mut programs = cargo(words)?;
     let folder = tempfile::tempdir().doing("making a folder for the peer's program")?;
     let (mpi, files) = match open_mpi(folder.path()) {
         Ok((program, files)) => {

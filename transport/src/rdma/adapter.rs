@@ -34,8 +34,6 @@ pub(crate) struct Adapter {
     /// Requests that a queue may hold.
     pub(super) requests_max: u32,
     pub(super) relaxed: bool,
-    /// It went down and wasn't seen up again.
-    is_suspect: AtomicBool,
     is_gone: AtomicBool,
 }
 
@@ -98,8 +96,8 @@ impl Adapter {
         let requests_max = context.limits().map_err(refused("asking for its limits"))?.0;
         let domain = Domain::new(&context).map_err(refused("making a protection domain"))?;
         let relaxed = options.relaxed_ordering.unwrap_or(true);
-        let (lid, mtu, is_suspect, is_gone) = (state.lid, state.mtu, AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Adapter { candidate, context, domain, lid, mtu, requests_max, relaxed, is_suspect, is_gone })
+        let (lid, mtu, is_gone) = (state.lid, state.mtu, AtomicBool::new(false));
+        Ok(Adapter { candidate, context, domain, lid, mtu, requests_max, relaxed, is_gone })
     }
 
     /// What is wrong with the port, if it is out of service now.
@@ -138,20 +136,11 @@ impl Adapter {
                     break;
                 }
                 AsyncEvent::PortDown => {
-                    self.is_suspect.store(true, Ordering::Relaxed);
                     tracing::warn!("{} has gone down; what is under way fails if it stays down", self.name());
                 }
                 AsyncEvent::PortUp => tracing::info!("{} is up", self.name()),
                 AsyncEvent::AddressChange => tracing::info!("the addresses of {} have changed", self.name()),
                 AsyncEvent::Other(number) => tracing::debug!("{}: event {number}", self.name()),
-            }
-        }
-        // A device that is removed may say no more than that its port goes down, and fail no request.
-        if self.is_suspect.load(Ordering::Relaxed) {
-            match self.down() {
-                None => self.is_suspect.store(false, Ordering::Relaxed),
-                Some(RdmaError::DeviceGone { .. }) => self.is_gone.store(true, Ordering::Relaxed),
-                Some(_) => {}
             }
         }
         match self.is_gone.load(Ordering::Relaxed) {

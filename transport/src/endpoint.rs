@@ -1,5 +1,6 @@
 //! One rank's end of all its links: sending, receiving, sleeping, and news of its peers.
 
+mod lend;
 mod retire;
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use crate::link::{Channel, Head, Kind, Link, LinkError, LinkKind, Stamp};
 use crate::ring::{RingLink, fence_before_waking};
 use crate::segment::{Geometry, Segment, SharedSegment};
 use crate::sim::SimNetwork;
+
+pub use lend::Loan;
 
 /// What a rank knows of another: where it runs.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

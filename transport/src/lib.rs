@@ -44,7 +44,7 @@ pub use board::{Board, Heading};
 pub use clock::{Clock, Time};
 pub use control::ControlEvent;
 pub use doorbell::Waker;
-pub use endpoint::{Endpoint, Peer};
+pub use endpoint::{Endpoint, Loan, Peer};
 pub use environment::Environment;
 pub use link::{Channel, Head, LinkError, LinkKind, Stamp};
 pub use memory::Region;

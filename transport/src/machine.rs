@@ -7,6 +7,18 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// The kernel's version, as far as its first two numbers say; zeros where they can't be read.
+#[cfg(feature = "rdma")]
+pub(crate) fn kernel_version() -> (u32, u32) {
+    version_of(&rustix::system::uname().release().to_string_lossy())
+}
+
+#[cfg(any(feature = "rdma", test))]
+fn version_of(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|char: char| !char.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// A text that is the same for all processes on one running kernel, and no other; empty where the kernel doesn't say.
 pub(crate) fn boot_id() -> String {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
@@ -100,6 +112,15 @@ fn open_files() -> std::io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_read_as_far_as_they_are_numbers() {
+        let rows =
+            [("6.12.48+deb13-amd64", (6, 12)), ("5.4", (5, 4)), ("7", (7, 0)), ("strange", (0, 0)), ("", (0, 0))];
+        for (release, version) in rows {
+            assert_eq!(version_of(release), version, "{release}");
+        }
+    }
 
     #[test]
     fn open_files_are_counted() {

@@ -226,6 +226,7 @@ impl Core {
     /// Ends every call under way, on this rank only.
     pub(crate) fn end_all(&mut self, error: &Error) {
         self.dead.get_or_insert_with(|| error.clone());
+        self.endpoint.forget_loans();
         for active in std::mem::take(&mut self.active) {
             let call = active.call.clone();
             active.end(Err(error.clone().during(call)));

@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+use paceline_transport::{Endpoint, Loan};
+use smallvec::SmallVec;
+
 use crate::schedule::Buffer;
 
 /// A buffer's address and length.
@@ -53,6 +56,20 @@ impl Memory {
             _storage: storage,
             _own_input: own_input,
         }
+    }
+
+    /// Lends input and output to the links, as far as these gain from it.
+    ///
+    /// # Safety
+    /// The loans are dropped before the value is; before that the links are to forget them, if a message is unfinished.
+    #[inline]
+    pub(crate) unsafe fn lend(&self, endpoint: &mut Endpoint) -> SmallVec<[Loan; 2]> {
+        let lend = |(place, is_target): (&Place, bool)| {
+            // SAFETY: both buffers stay as they are until the value is dropped (`new`).
+            unsafe { endpoint.lend(place.start, place.bytes, is_target) }
+        };
+        // An input that is the output is lent already when its turn comes.
+        [(&self.output, true), (&self.input, false)].into_iter().filter_map(lend).collect()
     }
 
     #[inline(always)]

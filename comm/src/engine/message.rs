@@ -8,7 +8,7 @@ use super::attention::Attention;
 use super::channels::{Channels, Naming};
 use super::core::Core;
 use super::memory::Memory;
-use super::operation::Operation;
+use super::operation::{Loans, Operation};
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
 use crate::collective::Collective;
@@ -42,6 +42,8 @@ impl Core {
     pub(crate) fn run_message(&mut self, attention: &Attention, message: Message<'_>) -> Result<()> {
         let collective = message.plan.collective;
         let sends = collective != Collective::Recv;
+        // SAFETY: they are dropped here or by the operation, before the message's memory.
+        let loans = unsafe { message.memory.lend(&mut self.endpoint) };
         let (mut sent, mut received) = (if sends { Some(0) } else { None }, collective == Collective::Send);
         self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
             let sent_before = sent;
@@ -57,7 +59,7 @@ impl Core {
             let in_parts = sent.is_some_and(|bytes| bytes > 0) || arrived == Arrived::Otherwise;
             in_parts || (sent.is_none() && received)
         });
-        if sent.is_none() && received { Ok(()) } else { self.run_rest(attention, message, sent, received) }
+        if sent.is_none() && received { Ok(()) } else { self.run_rest(attention, message, loans, (sent, received)) }
     }
 
     /// Sends what the link takes at once: `None` if that is all, otherwise how many bytes. What is wrong with the link, the
@@ -101,14 +103,14 @@ impl Core {
         &mut self,
         attention: &Attention,
         message: Message<'_>,
-        sent: Option<usize>,
-        received: bool,
+        loans: Loans,
+        moved: (Option<usize>, bool),
     ) -> Result<()> {
         let Message { plan, memory, stamps, channels, naming, sequence, timeout } = message;
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
         let (plan, stamps) = (plan.clone(), stamps.clone());
-        let operation = Operation::message(plan, memory, channels, naming, stamps, sent, received);
+        let operation = Operation::message(plan, memory, channels, naming, stamps, loans, moved);
         self.drive(attention, &mut [Active::new(operation, call, timeout, None)])
     }
 }

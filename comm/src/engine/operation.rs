@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use paceline_transport::{Channel, Endpoint};
+use paceline_transport::{Channel, Endpoint, Loan};
 
 use super::channels::{Channels, LANE_BITS, Naming};
 use super::exchange::Exchange;
@@ -34,6 +34,8 @@ const LANES_INLINE: usize = 1;
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Operation {
+    /// The memory, as far as it is lent to the links: given back before anything else goes.
+    loans: Option<Loans>,
     pub(crate) plan: SharedPlan,
     pub(crate) memory: Memory,
     pub(crate) channels: Channels,
@@ -43,6 +45,9 @@ pub(crate) struct Operation {
     unfinished: usize,
     beside: Beside,
 }
+
+/// What a call has lent.
+pub(super) type Loans = SmallVec<[Loan; 2]>;
 
 /// What runs a call in place of its program.
 #[derive(Debug)]
@@ -67,7 +72,9 @@ impl Operation {
     ) -> Box<Operation> {
         assert!(plan.lanes <= 1 << LANE_BITS, "{} lanes need more bits in a channel's number", plan.lanes);
         let (lanes, unfinished) = (SmallVec::new(), plan.slices);
-        let mut operation = Box::new(Operation { plan, memory, channels, naming, stamps, lanes, unfinished, beside });
+        let loans = None;
+        let mut operation =
+            Box::new(Operation { loans, plan, memory, channels, naming, stamps, lanes, unfinished, beside });
         for number in 0..operation.plan.lanes {
             let lane = Lane::new(&operation.plan, number, number);
             operation.lanes.push(lane);
@@ -94,10 +101,11 @@ impl Operation {
         channels: Channels,
         naming: Naming,
         stamps: Stamps,
-        sent: Option<usize>,
-        received: bool,
+        loans: Loans,
+        (sent, received): (Option<usize>, bool),
     ) -> Box<Operation> {
         let mut operation = Operation::new(plan, memory, channels, naming, stamps, Beside::Nothing);
+        operation.loans = Some(loans);
         let lane = &mut operation.lanes[0];
         for (moved, step) in lane.moved.iter_mut().zip(operation.plan.program.steps_of(0)) {
             *moved = match step {
@@ -144,6 +152,10 @@ impl Operation {
                     return Ok(moved);
                 }
             }
+        }
+        if self.loans.is_none() {
+            // SAFETY: the operation drops its loans first, and the engine has the links forget them if the call fails.
+            self.loans = Some(unsafe { self.memory.lend(endpoint) });
         }
         for number in 0..self.lanes.len() {
             moved |= self.progress_lane(number, endpoint)?;

@@ -97,7 +97,7 @@ fn registered_memory_is_written_where_it_belongs() {
         let before = Traffic::so_far();
         carry(&mut group, 1000, &source[..1 << 20], &mut plain);
         let now = Traffic::so_far();
-        assert_eq!((now.copied_in - before.copied_in, now.gathered - before.gathered), (0, 1 << 20), "{wire:?}");
+        assert_eq!((now.copied_in - before.copied_in, now.landed - before.landed), (0, 1 << 20), "{wire:?}");
     }
 }
 

@@ -59,6 +59,23 @@ impl Link {
         }
     }
 
+    /// What memory can be lent to, if the link gains from it.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn lender(&self) -> Option<&std::sync::Arc<crate::rdma::Registered>> {
+        match &self.kind {
+            Kind::Rdma(rdma) => Some(rdma.lender()),
+            _ => None,
+        }
+    }
+
+    /// Goes on with no message from or to lent memory.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn forget_loans(&mut self) {
+        if let Kind::Rdma(rdma) = &mut self.kind {
+            rdma.forget_loans();
+        }
+    }
+
     /// What is wrong with the way to the peer though no call has failed for it yet, if that is known.
     pub(crate) fn trouble(&self) -> Option<String> {
         match &self.kind {

@@ -11,7 +11,7 @@ use super::errors::RdmaError;
 use super::facts;
 use super::options::RdmaOptions;
 use super::registration::Registered;
-use super::verbs::{Access, AsyncEvent, Context, Domain};
+use super::verbs::{AsyncEvent, Context, Domain, Limits};
 use crate::memory::Region;
 use crate::rendezvous::Family;
 use crate::tcp::interface::Filter;
@@ -31,8 +31,8 @@ pub(crate) struct Adapter {
     pub(super) domain: Arc<Domain>,
     pub(super) lid: u16,
     pub(super) mtu: u8,
-    /// Requests that a queue may hold.
-    pub(super) requests_max: u32,
+    pub(super) limits: Limits,
+    /// Whether what devices write may become visible out of order.
     pub(super) relaxed: bool,
     is_gone: AtomicBool,
 }
@@ -67,12 +67,13 @@ impl Adapters {
         problems.iter().for_each(|error| tracing::warn!("an RDMA port is not used: {error}"));
         let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
         tracing::info!("RDMA over {}", names.join(", "));
-        Ok(Adapters { ports, options: options.clone(), family, memory: Arc::default() })
+        let memory = Arc::new(Registered::new(ports.clone()));
+        Ok(Adapters { ports, options: options.clone(), family, memory })
     }
 
     /// Lets the devices reach memory that the user has registered.
     pub(crate) fn admit(&self, region: &Arc<Region>) {
-        self.memory.admit(region, &self.ports);
+        self.memory.admit(region);
     }
 }
 
@@ -93,11 +94,11 @@ impl Adapter {
         if !state.is_active {
             return Err(down(&candidate, state.state));
         }
-        let requests_max = context.limits().map_err(refused("asking for its limits"))?.0;
+        let limits = context.limits().map_err(refused("asking for its limits"))?;
         let domain = Domain::new(&context).map_err(refused("making a protection domain"))?;
         let relaxed = options.relaxed_ordering.unwrap_or(true);
         let (lid, mtu, is_gone) = (state.lid, state.mtu, AtomicBool::new(false));
-        Ok(Adapter { candidate, context, domain, lid, mtu, requests_max, relaxed, is_gone })
+        Ok(Adapter { candidate, context, domain, lid, mtu, limits, relaxed, is_gone })
     }
 
     /// What is wrong with the port, if it is out of service now.
@@ -115,11 +116,6 @@ impl Adapter {
 
     pub(super) fn device(&self) -> &str {
         &self.candidate.facts.device
-    }
-
-    /// How memory that peers write is registered.
-    pub(super) fn written_by_peers(&self) -> Access {
-        Access { by_peers: true, relaxed: self.relaxed }
     }
 
     /// The file that is readable when the device has something to say.

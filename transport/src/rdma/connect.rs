@@ -16,7 +16,7 @@ use super::path::{self, Place, Route};
 use super::rail::{Mode, Rail};
 use super::registration::Registered;
 use super::slab::{Geometry, Slab};
-use super::verbs::{Destination, Piece};
+use super::verbs::{Destination, Piece, Reads};
 use crate::clock::Clock;
 use crate::link::{Channel, Stamp};
 use crate::rendezvous::Family;
@@ -39,6 +39,7 @@ struct PortOffer {
     slots: (u64, u32),
     /// Each queue pair's number, and that of its first packet.
     queues: Vec<(u32, u32)>,
+    reads: Reads,
 }
 
 /// A link in the making.
@@ -93,6 +94,7 @@ impl Opening {
             mtu: rail.adapter.mtu,
             slots: (slab.start() as u64, rail.slots.remote_key()),
             queues: rail.queues.iter().map(|queue| queue.pair.number()).zip(first.iter().copied()).collect(),
+            reads: rail.adapter.limits.reads,
         };
         let ports = rails.iter().zip(&first_packets).map(port).collect();
         let nonce = random_number();
@@ -152,6 +154,8 @@ impl Opening {
         rail.path = route.path;
         rail.mtu = rail.adapter.mtu.min(theirs.mtu);
         rail.theirs = theirs.slots;
+        let reads = rail.adapter.limits.reads.against(theirs.reads);
+        rail.reads = reads.are_possible();
         let n_queues = rail.queues.len().min(theirs.queues.len());
         rail.queues.truncate(n_queues);
         let most = if rail.adapter.candidate.facts.is_software { SOFTWARE_RETRIES_MAX } else { u8::MAX };
@@ -169,6 +173,7 @@ impl Opening {
                 service_level: self.options.service_level,
                 timeout: self.options.timeout,
                 retries,
+                reads,
             });
             connected.map_err(|error| RdmaError::of_connecting(&rail.adapter.name(), &rail.path, &error))?;
         }

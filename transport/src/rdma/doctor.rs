@@ -12,6 +12,7 @@ use super::connect::{Opening, Trial};
 use super::errors::{RdmaError, memlock_limit};
 use super::facts::{self, LinkLayer, PortFacts};
 use super::options::RdmaOptions;
+use super::registration::Registered;
 use super::verbs;
 use crate::rendezvous::Family;
 
@@ -110,7 +111,8 @@ fn use_port(
 }
 
 fn write_to_itself(adapter: &Arc<Adapter>, options: &RdmaOptions, family: Family) -> Result<(), RdmaError> {
-    let adapters = Adapters { ports: vec![adapter.clone()], options: options.clone(), family, memory: Arc::default() };
+    let (ports, memory) = (vec![adapter.clone()], Arc::new(Registered::new(vec![adapter.clone()])));
+    let adapters = Adapters { ports, options: options.clone(), family, memory };
     let ((mut one, its_offer), (mut other, other_offer)) = (Opening::new(&adapters, 1)?, Opening::new(&adapters, 1)?);
     let here = one.connect(&other_offer, true)?;
     let there = other.connect(&its_offer, false)?;

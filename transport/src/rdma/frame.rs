@@ -6,10 +6,11 @@
 //!                ^ the write begins here
 //! ```
 //!
-//! The payload begins at a cache line. Other kinds of frames than the usual ones are explained in `README.md`, "placing".
+//! The payload begins at a cache line. An offer's payload says where the bytes lie: `README.md`, "fetching".
 
 #![forbid(unsafe_code)]
 
+use super::offer::SOURCE_BYTES;
 use crate::link::{Channel, Stamp};
 
 /// Bytes of a slot in front of the payload.
@@ -34,12 +35,8 @@ pub(super) struct Header {
 pub(super) enum FrameKind {
     /// In the slot.
     Here,
-    /// Where the receiver has asked for them.
-    Placed,
-    /// With the sender still, which asks where to put them.
+    /// With the sender still, who lets the receiver fetch them.
     Offer,
-    /// The payload answers an offer.
-    Answer,
 }
 
 impl Header {
@@ -53,9 +50,7 @@ impl Header {
         bytes[32..36].copy_from_slice(&self.bytes.to_le_bytes());
         let kind: u32 = match self.kind {
             FrameKind::Here => 0,
-            FrameKind::Placed => 1,
-            FrameKind::Offer => 2,
-            FrameKind::Answer => 3,
+            FrameKind::Offer => 1,
         };
         bytes[36..40].copy_from_slice(&kind.to_le_bytes());
         bytes
@@ -74,9 +69,7 @@ impl Header {
         let payload = written.checked_sub(HEADER_BYTES as u32)?;
         let kind = match kind {
             0 if length == payload => FrameKind::Here,
-            1 if payload == 0 => FrameKind::Placed,
-            2 if payload == 0 => FrameKind::Offer,
-            3 if length == payload => FrameKind::Answer,
+            1 if payload as usize == SOURCE_BYTES => FrameKind::Offer,
             _ => return None,
         };
         let stamp = Stamp([word(8), word(16)]);
@@ -92,18 +85,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(channel: u64, stamp: [u64; 2], credit: u64, bytes in 0u32..1 << 20, kind in 0usize..4) {
-            let kind = [FrameKind::Here, FrameKind::Placed, FrameKind::Offer, FrameKind::Answer][kind];
+        fn what_is_encoded_is_decoded(channel: u64, stamp: [u64; 2], credit: u64, bytes in 0u32..1 << 20, kind in 0usize..2) {
+            let kind = [FrameKind::Here, FrameKind::Offer][kind];
             let header = Header { channel: Channel(channel), stamp: Stamp(stamp), credit, bytes, kind };
-            let payload = if matches!(kind, FrameKind::Placed | FrameKind::Offer) { 0 } else { bytes };
+            let payload = if kind == FrameKind::Offer { SOURCE_BYTES as u32 } else { bytes };
             prop_assert_eq!(Header::decode(&header.encode(), HEADER_BYTES as u32 + payload), Some(header));
         }
 
         #[test]
         fn strange_bytes_are_refused(bytes: [u8; HEADER_BYTES], written: u32) {
             if let Some(header) = Header::decode(&bytes, written) {
-                let elsewhere = matches!(header.kind, FrameKind::Placed | FrameKind::Offer);
-                prop_assert!(elsewhere || header.bytes + HEADER_BYTES as u32 == written);
+                let payload = if header.kind == FrameKind::Offer { SOURCE_BYTES as u32 } else { header.bytes };
+                prop_assert_eq!(payload + HEADER_BYTES as u32, written);
             }
         }
     }

@@ -4,13 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::errors::{FLUSHED, RdmaError};
+use super::fetch::Fetch;
 use super::frame::{FrameKind, Header};
 use super::immediate::{Immediate, NUMBERS};
+use super::offer::Leaving;
 use super::order::{Order, OrderError};
-use super::placing::{ANSWER_BYTES, Answer, Arriving, Leaving};
 use super::rail::{Failure, Mode, Rail};
 use super::registration::Registered;
-use super::send;
 use super::slab::{Geometry, Slab};
 use super::traffic;
 use super::window::{Owed, Window};
@@ -28,10 +28,10 @@ pub(crate) struct RdmaLink {
     pub(super) slab: Slab,
     /// Memory that the user has registered.
     pub(super) memory: Arc<Registered>,
-    /// Messages that are sent from such memory, at most one for each channel.
+    /// Messages that the peer fetches from such memory, at most one for each channel.
     pub(super) leaving: Vec<Leaving>,
-    /// Where messages arrive in such memory.
-    pub(super) arriving: Vec<Arriving>,
+    /// The message in front, if it is one that this end fetches.
+    pub(super) fetch: Option<Fetch>,
     pub(super) inline_bytes: usize,
     pub(super) window: Window,
     pub(super) owed: Owed,
@@ -49,8 +49,8 @@ pub(crate) struct RdmaLink {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Front {
     pub(super) header: Header,
-    slot: usize,
-    read: usize,
+    pub(super) slot: usize,
+    pub(super) read: usize,
 }
 
 /// Why the link can't go on.
@@ -81,7 +81,7 @@ impl RdmaLink {
             slab,
             memory,
             leaving: Vec::new(),
-            arriving: Vec::new(),
+            fetch: None,
             window: Window::new(slots),
             owed: Owed::new(slots),
             order: Order::new(slots),
@@ -102,6 +102,17 @@ impl RdmaLink {
         self.rails.iter().any(|rail| rail.adapter.candidate.facts.is_software)
     }
 
+    pub(crate) fn lender(&self) -> &Arc<Registered> {
+        &self.memory
+    }
+
+    /// Goes on with no message from or to lent memory: whose it was may free it. Its registration ends with the loan, and
+    /// requests under way then fail.
+    pub(crate) fn forget_loans(&mut self) {
+        self.leaving.retain(|leaving| !leaving.memory.is_lent());
+        self.fetch.take_if(|fetch| fetch.is_of_loan());
+    }
+
     pub(super) fn fail(&mut self, error: RdmaError) -> LinkError {
         LinkError::from(&*self.end.get_or_insert(End::Broken(error)))
     }
@@ -111,10 +122,12 @@ impl RdmaLink {
     pub(crate) fn head(&mut self) -> Result<Option<Head<'_>>, LinkError> {
         let Some(Front { header, slot, read }) = self.look_for_front()? else { return Ok(None) };
         let left = header.bytes as usize - read;
+        if header.kind == FrameKind::Offer {
+            self.fetch_on()?;
+        }
         let bytes = match header.kind {
-            FrameKind::Placed => self.placed_bytes(header.channel, left),
-            FrameKind::Offer => &[],
-            FrameKind::Here | FrameKind::Answer => &self.slab.payload(slot, header.bytes as usize)[read..],
+            FrameKind::Here => &self.slab.payload(slot, header.bytes as usize)[read..],
+            FrameKind::Offer => self.fetched(),
         };
         Ok(Some(Head { channel: header.channel, stamp: header.stamp, left, bytes }))
     }
@@ -134,33 +147,25 @@ impl RdmaLink {
         Ok(self.front)
     }
 
-    /// Looks whether the next frame for the owner has arrived. Answers, which are not for it, have been taken in when they
-    /// arrived, and are given back here.
+    /// Looks whether the next frame has arrived.
     #[inline]
     fn find_front(&mut self) -> bool {
         if self.front.is_some() {
             return true;
         }
-        while let Some((slot, written)) = self.order.front() {
-            let header = Header::decode(&self.slab.header(slot), written);
-            let Some(header) = header.filter(|header| self.is_sound(header)) else {
-                let text = format!("a write of {written} bytes is no frame that belongs here");
-                self.end.get_or_insert(End::Protocol(text));
-                return false;
-            };
-            if header.kind != FrameKind::Answer {
-                self.front = Some(Front { header, slot, read: 0 });
-                return true;
-            }
-            self.give_back();
+        let Some((slot, written)) = self.order.front() else { return false };
+        let header = Header::decode(&self.slab.header(slot), written);
+        self.front = header.filter(|header| self.is_sound(header)).map(|header| Front { header, slot, read: 0 });
+        if self.front.is_none() {
+            let text = format!("a write of {written} bytes is no frame that belongs here");
+            self.end.get_or_insert(End::Protocol(text));
         }
-        false
+        self.front.is_some()
     }
 
     fn is_sound(&self, header: &Header) -> bool {
         match header.kind {
-            FrameKind::Here | FrameKind::Answer => header.bytes <= self.geometry().payload_bytes,
-            FrameKind::Placed => self.may_be_placed(header.channel, header.bytes as usize),
+            FrameKind::Here => header.bytes <= self.geometry().payload_bytes,
             FrameKind::Offer => header.bytes > 0,
         }
     }
@@ -174,38 +179,35 @@ impl RdmaLink {
     pub(crate) fn advance(&mut self, bytes: usize) {
         let front = self.front.as_mut().expect("advance follows a head");
         front.read += bytes;
-        let (len, channel) = (front.header.bytes as usize, front.header.channel);
+        let len = front.header.bytes as usize;
         assert!(front.read <= len, "advanced to byte {} of a frame of {len}", front.read);
-        let (is_read, is_placed) = (front.read == len, front.header.kind == FrameKind::Placed);
-        if is_placed {
-            self.placed_are_read(channel, bytes);
+        let (is_read, is_offer) = (front.read == len, front.header.kind == FrameKind::Offer);
+        if is_offer {
+            self.fetched_are_read(bytes);
         }
         if is_read {
             self.front = None;
-            self.give_back();
+            self.give_back(is_offer);
         }
     }
 
-    /// Moves bytes of the head into `target` by `copy`, or answers an offer with where `target` lies; how many are there.
+    /// Moves bytes of the head into `target` by `copy`, or has them fetched to where `target` lies; how many are there.
     #[inline]
     pub(crate) fn recv_by(
         &mut self,
         copy: impl FnOnce(&mut [u8], &[u8]),
         target: &mut [u8],
     ) -> Result<usize, LinkError> {
-        let Some(Front { header, read, .. }) = self.look_for_front()? else { return Ok(0) };
-        // What has been placed where it belongs must not be borrowed beside `target`.
-        if header.kind == FrameKind::Placed && self.is_placed_at(header.channel, target.as_ptr()) {
-            let bytes = (header.bytes as usize - read).min(target.len());
-            self.advance(bytes);
-            return Ok(bytes);
+        let Some(Front { header, .. }) = self.look_for_front()? else { return Ok(0) };
+        if target.is_empty() {
+            return Ok(0);
+        }
+        if header.kind == FrameKind::Offer {
+            return self.recv_offered(copy, target);
         }
         let Some(head) = self.head()? else { return Ok(0) };
         let bytes = head.bytes.len().min(target.len());
         if bytes == 0 {
-            if head.left > 0 && !target.is_empty() {
-                self.answer(Some(target));
-            }
             return Ok(0);
         }
         copy(&mut target[..bytes], &head.bytes[..bytes]);
@@ -214,15 +216,18 @@ impl RdmaLink {
         Ok(bytes)
     }
 
-    /// The frame in front has been read.
+    /// The frame in front has been read; the peer is waiting to hear it, or only when much is owed.
     #[inline]
-    pub(super) fn give_back(&mut self) {
+    fn give_back(&mut self, is_awaited: bool) {
         self.order.give_back();
         self.owed.consume();
+        if is_awaited {
+            self.owed.hurry();
+        }
         self.pay();
     }
 
-    /// Tells the peer what it may send, if that is much and nothing else tells it.
+    /// Tells the peer what has been given back, if that is much or awaited and nothing else tells it.
     #[inline]
     fn pay(&mut self) {
         if !self.owed.is_due() || self.end.is_some() || !self.rails[0].has_room(0, self.geometry().slots) {
@@ -238,12 +243,12 @@ impl RdmaLink {
     /// Takes in what has happened since the last look.
     #[inline]
     pub(crate) fn progress(&mut self) {
-        let (order, window, slab, leaving) = (&mut self.order, &mut self.window, &self.slab, &mut self.leaving);
+        let (order, window, slab) = (&mut self.order, &mut self.window, &self.slab);
         let mut unsound: Option<String> = None;
         let mut failed: Option<(usize, Failure)> = None;
         for (number, rail) in self.rails.iter_mut().enumerate() {
             let polled = rail.poll(|immediate, bytes| {
-                if let Err(text) = take_in(Immediate::decode(immediate), bytes, order, (window, leaving), slab) {
+                if let Err(text) = take_in(Immediate::decode(immediate), bytes, order, window, slab) {
                     unsound.get_or_insert(text);
                 }
             });
@@ -262,8 +267,6 @@ impl RdmaLink {
         if let Some((number, failure)) = failed {
             self.rail_failed(number, failure);
         }
-        // Answers are given back even if the owner only sends.
-        self.find_front();
         self.pay();
     }
 
@@ -345,7 +348,7 @@ fn take_in(
     immediate: Immediate,
     bytes: u32,
     order: &mut Order,
-    (window, leaving): (&mut Window, &mut [Leaving]),
+    window: &mut Window,
     slab: &Slab,
 ) -> Result<(), String> {
     let text = |error: OrderError| error.to_string();
@@ -353,12 +356,7 @@ fn take_in(
         Immediate::Frame(number) => {
             let slot = order.arrive(number, bytes).map_err(text)?;
             let header = Header::decode(&slab.header(slot), bytes);
-            let header = header.ok_or_else(|| format!("a write of {bytes} bytes is no frame"))?;
-            if header.kind == FrameKind::Answer {
-                let answer = Answer::decode(slab.payload(slot, header.bytes.min(ANSWER_BYTES as u32) as usize));
-                send::take_answer(leaving, answer.ok_or("it answers an offer with something else")?);
-            }
-            header.credit as u32
+            header.ok_or_else(|| format!("a write of {bytes} bytes is no frame"))?.credit as u32
         }
         Immediate::Credit(number) => number,
         Immediate::Goodbye(number) => return order.end_at(number).map_err(text),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::adapter::Adapter;
 use super::errors::RdmaError;
 use super::immediate::Immediate;
+use super::registration;
 use super::slab::Slab;
-use super::verbs::{Attributes, Completion, CompletionQueue, Piece, QueuePair, Registration, Write};
+use super::verbs::{Access, Attributes, Completion, CompletionQueue, Piece, QueuePair, Registration, Write};
 
 /// How a write is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Rail {
     pub(super) slots: Registration,
     /// The peer's slots: where they are, and the key to them.
     pub(super) theirs: (u64, u32),
+    /// Whether each end can read the other's memory.
+    pub(super) reads: bool,
     /// From which address to which, for messages.
     pub(super) path: String,
     /// Bytes per packet, as verbs number them.
@@ -39,16 +42,16 @@ pub(super) struct Rail {
 /// A queue pair and its accounts.
 pub(super) struct Queue {
     pub(super) pair: QueuePair,
-    /// Writes posted, and those of them that are known to have ended.
+    /// Writes and reads posted, and those of them that are known to have ended.
     posted: u64,
     ended: u64,
-    /// The last write that will be reported.
+    /// The last of them that will be reported.
     signalled: u64,
     /// Receive requests used up and not posted again.
     receives_due: usize,
 }
 
-/// Writes that a queue pair may have under way beside one for each slot.
+/// Writes and reads that a queue pair may have under way beside one for each slot.
 const SENDS_BESIDE: u32 = 32;
 /// Receive requests beside one for each slot: for credits, trial writes and goodbyes.
 pub(super) const RECEIVES_BESIDE: u32 = 32;
@@ -72,17 +75,18 @@ impl Rail {
     ) -> Result<Rail, RdmaError> {
         let device = adapter.device();
         let slots = slab.geometry().slots;
-        let sends = (slots + SENDS_BESIDE).min(adapter.requests_max);
-        let receives = (slots + RECEIVES_BESIDE).min(adapter.requests_max);
+        let sends = (slots + SENDS_BESIDE).min(adapter.limits.requests);
+        let receives = (slots + RECEIVES_BESIDE).min(adapter.limits.requests);
         let refused = |what, bytes| move |error| RdmaError::of_memory(device, what, bytes, &error);
         let entries = (sends + receives) * pairs as u32;
         let completions = CompletionQueue::new(&adapter.context, entries);
         let completions = completions.map_err(refused("making a completion queue", 64 * entries as usize))?;
         // SAFETY: the link keeps the slab until all registrations are gone (`Rail` before `Slab` in `RdmaLink`); what is
         // written there is read after its completion only.
-        let slots =
-            unsafe { Registration::new(&adapter.domain, slab.start(), slab.bytes(), adapter.written_by_peers()) };
-        let slots = slots.map_err(refused("registering a link's slots", slab.bytes()))?;
+        let slots = unsafe {
+            let memory = (slab.start(), slab.bytes());
+            registration::register(adapter, memory, Access::WrittenByPeers, "registering a link's slots")?
+        };
         let number = adapter.candidate.facts.port;
         let wanted = Attributes { port: number, pkey_index, sends, receives, inline_bytes: INLINE_BYTES };
         let queue = |number: usize| {
@@ -100,6 +104,7 @@ impl Rail {
             completions,
             slots,
             theirs: (0, 0),
+            reads: false,
             path: String::new(),
             mtu: adapter.mtu,
         })
@@ -123,56 +128,64 @@ impl Rail {
         immediate: Immediate,
         mode: Mode,
         pieces: &[Piece],
-    ) -> Result<u64, RdmaError> {
-        let target = (self.theirs.0 + offset as u64, self.theirs.1);
-        // SAFETY: as the caller vouches.
-        unsafe { self.post(queue, target, Some(immediate.encode()), mode, pieces) }
-    }
-
-    /// Writes to an address of the peer's, under a key; the number of the request.
-    ///
-    /// # Safety
-    ///
-    /// As [`QueuePair::post_write`].
-    #[inline]
-    pub(super) unsafe fn post(
-        &mut self,
-        queue: usize,
-        (address, key): (u64, u32),
-        immediate: Option<u32>,
-        mode: Mode,
-        pieces: &[Piece],
-    ) -> Result<u64, RdmaError> {
+    ) -> Result<(), RdmaError> {
+        let (address, key) = (self.theirs.0 + offset as u64, self.theirs.1);
         let place = &mut self.queues[queue];
         let request = place.posted + 1;
         let reported = mode == Mode::Reported || request - place.signalled >= SIGNAL_EVERY;
         let signal = reported.then_some((queue as u64) << QUEUE_SHIFT | request);
-        let write = Write { address, key, immediate, signal, inline: mode == Mode::Inline };
+        let write = Write { address, key, immediate: immediate.encode(), signal, inline: mode == Mode::Inline };
         // SAFETY: the caller vouches for the pieces.
         let posted = unsafe { place.pair.post_write(&write, pieces) };
         posted.map_err(|error| self.refused("posting a write", &error))?;
+        self.has_posted(queue, request, reported);
+        Ok(())
+    }
+
+    /// Reads from an address of the peer's, under a key, into registered memory; the number of the request. The queue must
+    /// have room.
+    ///
+    /// # Safety
+    ///
+    /// As [`QueuePair::post_read`].
+    pub(super) unsafe fn fetch(
+        &mut self,
+        queue: usize,
+        (address, key): (u64, u32),
+        piece: Piece,
+    ) -> Result<u64, RdmaError> {
+        let place = &mut self.queues[queue];
+        let request = place.posted + 1;
+        // SAFETY: the caller vouches for the piece.
+        let posted = unsafe { place.pair.post_read(address, key, (queue as u64) << QUEUE_SHIFT | request, piece) };
+        posted.map_err(|error| self.refused("posting a read", &error))?;
+        self.has_posted(queue, request, true);
+        Ok(request)
+    }
+
+    #[inline]
+    fn has_posted(&mut self, queue: usize, request: u64, reported: bool) {
         let place = &mut self.queues[queue];
         place.posted = request;
         if reported {
             place.signalled = request;
         }
-        Ok(request)
     }
 
     pub(super) fn refused(&self, what: &'static str, error: &std::io::Error) -> RdmaError {
         RdmaError::Refused { device: self.adapter.name(), what, error: error.to_string() }
     }
 
-    /// Whether a write, and all before it on its queue, are known to have ended.
+    /// Whether a request, and all before it on its queue, are known to have ended.
     #[inline]
     pub(super) fn has_ended(&self, queue: usize, request: u64) -> bool {
         request <= self.queues[queue].ended
     }
 
-    /// Whether a queue has room for two more writes.
+    /// Whether a queue has room for two more requests.
     #[inline]
     pub(super) fn has_room(&self, queue: usize, slots: u32) -> bool {
-        let most = u64::from((slots + SENDS_BESIDE).min(self.adapter.requests_max));
+        let most = u64::from((slots + SENDS_BESIDE).min(self.adapter.limits.requests));
         self.queues[queue].posted - self.queues[queue].ended + 2 <= most
     }
 
@@ -210,7 +223,7 @@ impl Rail {
         Ok(())
     }
 
-    /// Whether all writes that were posted have ended, as far as they are reported.
+    /// Whether all that was posted has ended, as far as it is reported.
     pub(super) fn is_quiet(&self) -> bool {
         self.queues.iter().all(|queue| queue.ended >= queue.signalled)
     }

@@ -1,63 +1,122 @@
-//! Memory that the user has registered, known to all ports: the registrations are made once, beside the first calls, which
-//! copy as long as they are not ready.
+//! Memory that devices may reach, known to all ports: what the user has allocated for it, registered once, beside the first
+//! calls, which copy as long as it is not ready; and what is lent for the length of a call.
 //!
-//! Only memory whose lifetime the library knows is kept here. A cache of whatever addresses come along would have to notice
-//! that the user has unmapped one and got another under the same address.
+//! Only memory whose lifetime the library knows is here. A cache of whatever addresses come along would have to notice that
+//! the user has unmapped one and got another under the same address. A loan ends before its call returns.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::adapter::Adapter;
 use super::errors::RdmaError;
-use super::verbs::Registration;
+use super::verbs::{Access, Registration};
+use crate::machine;
 use crate::memory::Region;
 
 /// Registered memory, by address.
-#[derive(Default)]
 pub(crate) struct Registered {
+    ports: Vec<Arc<Adapter>>,
     entries: Mutex<Vec<Entry>>,
+    /// Whether memory can be lent, as far as is known.
+    lends: AtomicBool,
 }
 
 struct Entry {
     start: usize,
     bytes: usize,
-    region: Weak<Region>,
+    owner: Owner,
     keys: Arc<OnceLock<Vec<Registration>>>,
 }
 
-/// Memory that was found. It stays mapped as long as this lives.
+/// Who keeps the memory mapped.
+#[derive(Clone)]
+enum Owner {
+    Region(Weak<Region>),
+    /// Whoever holds the loan.
+    Loan {
+        is_target: bool,
+    },
+}
+
+/// What memory is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// For a peer to fetch it.
+    Source,
+    /// To be filled.
+    Target,
+}
+
+/// Memory that was found. It stays registered as long as this lives.
 #[derive(Clone)]
 pub(super) struct Found {
-    region: Arc<Region>,
+    /// Keeps it mapped; `None` if it was lent.
+    region: Option<Arc<Region>>,
     keys: Arc<OnceLock<Vec<Registration>>>,
 }
 
-/// Shorter memory is not worth registering.
+/// Memory that is lent to the links for the length of a call: registered until this is dropped.
+pub(crate) struct Loan {
+    registered: Arc<Registered>,
+    keys: Arc<OnceLock<Vec<Registration>>>,
+}
+
+/// Shorter memory is not worth registering for good.
 const BYTES_MIN: usize = 64 << 10;
+/// Shorter memory is not worth registering for one call.
+pub(crate) const LOAN_BYTES_MIN: usize = 512 << 10;
+/// From this version on the kernel gives a forked child copies of pages that devices use (Linux 5.12).
+const COPIES_PINNED_PAGES: (u32, u32) = (5, 12);
+
+/// Registers memory with a port.
+///
+/// # Safety
+///
+/// As [`Registration::new`].
+pub(super) unsafe fn register(
+    port: &Adapter,
+    memory: (*mut u8, usize),
+    access: Access,
+    what: &'static str,
+) -> Result<Registration, RdmaError> {
+    // SAFETY: as the caller vouches.
+    let made = unsafe { Registration::new(&port.domain, memory, access, port.relaxed) };
+    made.map_err(|error| RdmaError::of_memory(port.device(), what, memory.1, &error))
+}
 
 impl Registered {
+    /// None yet, for devices that have these ports.
+    pub(crate) fn new(ports: Vec<Arc<Adapter>>) -> Registered {
+        // Before, a fork could part what devices see of private memory from what the process sees.
+        let lends = machine::kernel_version() >= COPIES_PINNED_PAGES;
+        if !lends {
+            tracing::info!("the kernel is too old to lend ordinary memory to devices: it is copied");
+        }
+        Registered { ports, entries: Mutex::default(), lends: AtomicBool::new(lends) }
+    }
+
     /// Takes in a region. A thread registers it with all ports; what is sent from it before that is copied.
-    pub(crate) fn admit(&self, region: &Arc<Region>, ports: &[Arc<Adapter>]) {
+    pub(crate) fn admit(&self, region: &Arc<Region>) {
         if region.bytes() < BYTES_MIN {
             return;
         }
         let keys = Arc::new(OnceLock::new());
         let (start, bytes) = (region.start() as usize, region.bytes());
-        let entry = Entry { start, bytes, region: Arc::downgrade(region), keys: keys.clone() };
+        let entry = Entry { start, bytes, owner: Owner::Region(Arc::downgrade(region)), keys: keys.clone() };
         let gone: Vec<Entry> = {
             let mut entries = self.entries.lock().expect("no panic while held");
-            let gone = entries.extract_if(.., |entry| entry.region.strong_count() == 0).collect();
+            let is_gone = |owner: &Owner| matches!(owner, Owner::Region(region) if region.strong_count() == 0);
+            let gone = entries.extract_if(.., |entry| is_gone(&entry.owner)).collect();
             entries.push(entry);
             gone
         };
         drop(gone);
-        let (ports, region) = (ports.to_vec(), region.clone());
+        let (ports, region) = (self.ports.clone(), region.clone());
         let work = move || {
+            let (memory, access) = ((region.start(), region.bytes()), Access::ReadByPeersAndFilled);
             // SAFETY: whoever uses the keys holds the region (`Found`); the keys of one that is gone are not found.
-            let register = |port: &Arc<Adapter>| unsafe {
-                Registration::new(&port.domain, region.start(), region.bytes(), port.written_by_peers())
-                    .map_err(|error| RdmaError::of_memory(port.device(), "registering memory", region.bytes(), &error))
-            };
-            match ports.iter().map(register).collect::<Result<Vec<_>, _>>() {
+            let made = ports.iter().map(|port| unsafe { register(port, memory, access, "registering memory") });
+            match made.collect::<Result<Vec<_>, _>>() {
                 Ok(made) => drop(keys.set(made)),
                 Err(error) => tracing::warn!("memory is copied rather than reached directly: {error}"),
             }
@@ -67,15 +126,54 @@ impl Registered {
         }
     }
 
+    /// Registers memory for the length of a call, if that is worth it: [`crate::Endpoint::lend`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn lend(self: &Arc<Self>, (start, bytes): (*mut u8, usize), is_target: bool) -> Option<Loan> {
+        let wanted = if is_target { Use::Target } else { Use::Source };
+        let is_worth_it = LOAN_BYTES_MIN <= bytes && self.lends.load(Ordering::Relaxed);
+        if !is_worth_it || self.find(start, bytes, wanted).is_some() {
+            return None;
+        }
+        let access = if is_target { Access::ReadByPeersAndFilled } else { Access::ReadByPeers };
+        // SAFETY: the caller keeps the memory until the loan is dropped.
+        let made =
+            self.ports.iter().map(|port| unsafe { register(port, (start, bytes), access, "registering memory") });
+        match made.collect::<Result<Vec<_>, _>>() {
+            Ok(made) => {
+                let keys = Arc::new(OnceLock::from(made));
+                let entry =
+                    Entry { start: start as usize, bytes, owner: Owner::Loan { is_target }, keys: keys.clone() };
+                self.entries.lock().expect("no panic while held").push(entry);
+                Some(Loan { registered: self.clone(), keys })
+            }
+            Err(error) => {
+                // What is locked for all may be used up: to try again for each call would take longer than copying.
+                self.lends.store(false, Ordering::Relaxed);
+                tracing::warn!("large messages from ordinary memory are copied from now on: {error}");
+                None
+            }
+        }
+    }
+
     /// The registered memory in which all of these bytes lie.
-    pub(super) fn find(&self, start: *const u8, bytes: usize) -> Option<Found> {
+    pub(super) fn find(&self, start: *const u8, bytes: usize, wanted: Use) -> Option<Found> {
         let entries = self.entries.lock().expect("no panic while held");
         let start = start as usize;
         let holds = |entry: &&Entry| {
             entry.start <= start && start + bytes <= entry.start + entry.bytes && entry.keys.get().is_some()
         };
         // Where an old region's address was given to a new one, the old one is gone.
-        let found = |entry: &Entry| Some(Found { region: entry.region.upgrade()?, keys: entry.keys.clone() });
+        let found = |entry: &Entry| {
+            let region = match &entry.owner {
+                Owner::Region(region) => Some(region.upgrade()?),
+                Owner::Loan { is_target: false } if wanted == Use::Target => return None,
+                Owner::Loan { .. } => None,
+            };
+            Some(Found { region, keys: entry.keys.clone() })
+        };
         entries.iter().filter(holds).find_map(found)
     }
 }
@@ -93,15 +191,19 @@ impl Found {
         self.of_port(port).remote_key()
     }
 
-    /// The bytes from an address on.
-    ///
-    /// # Safety
-    ///
-    /// Nobody writes them while they are borrowed.
-    pub(super) unsafe fn bytes(&self, start: usize, bytes: usize) -> &[u8] {
-        let first = self.region.start() as usize;
-        assert!(first <= start && start + bytes <= first + self.region.bytes());
-        // SAFETY: within the region, which is mapped as long as it is held; the caller vouches for the rest.
-        unsafe { std::slice::from_raw_parts(self.region.start().add(start - first).cast_const(), bytes) }
+    /// Whether it belongs to whoever makes a call, and only as long as that runs.
+    pub(super) fn is_lent(&self) -> bool {
+        self.region.is_none()
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let ended = {
+            let mut entries = self.registered.entries.lock().expect("no panic while held");
+            let place = entries.iter().position(|entry| Arc::ptr_eq(&entry.keys, &self.keys));
+            place.map(|place| entries.swap_remove(place))
+        };
+        drop(ended);
     }
 }

@@ -1,6 +1,8 @@
-//! A link's memory: the slots that the peer writes, and as many in which this end puts together what it sends.
+//! A link's memory: the slots that the peer writes, as many in which this end puts together what it sends, and a landing place
+//! for what this end fetches and reads there.
 //!
-//! Slot *s* of the peer is written from staging slot *s* only, so that a credit for the one frees the other as well.
+//! Slot *s* of the peer is written from staging slot *s* only, so that a credit for the one frees the other as well. The landing
+//! place is a ring of pieces.
 
 use super::frame::{FRONT_BYTES, HEADER_BYTES, Header};
 use crate::memory::Region;
@@ -46,24 +48,36 @@ impl Geometry {
         (self.slots as usize * self.stride()).next_multiple_of(4096)
     }
 
+    /// Pieces of the landing place are as long as two slots.
+    fn piece_bytes(self) -> usize {
+        2 * self.stride().next_multiple_of(64)
+    }
+
     /// Where a frame's header begins in a slot, from the beginning of the slots.
     pub(super) fn header_offset(self, slot: usize) -> usize {
         slot * self.stride() + FRONT_BYTES - HEADER_BYTES
     }
 }
 
+/// Pieces of the landing place.
+const PIECES: usize = 4;
+
 /// The memory.
 pub(super) struct Slab {
     region: Region,
     geometry: Geometry,
-    /// Where the staging slots begin.
+    /// Where the staging slots begin, and the landing place.
     staging: usize,
+    landing: usize,
+    piece_bytes: usize,
 }
 
 impl Slab {
     pub(super) fn new(geometry: Geometry) -> std::io::Result<Slab> {
-        let staging = geometry.side_bytes();
-        Ok(Slab { region: Region::create(2 * staging)?, geometry, staging })
+        let (staging, piece_bytes) = (geometry.side_bytes(), geometry.piece_bytes());
+        let landing = 2 * staging;
+        let region = Region::create(landing + PIECES * piece_bytes)?;
+        Ok(Slab { region, geometry, staging, landing, piece_bytes })
     }
 
     /// From now on it is cut so; no larger than it was made.
@@ -104,6 +118,29 @@ impl Slab {
         }
     }
 
+    /// The most bytes of the landing place that one read fills.
+    pub(super) fn landing_piece_bytes(&self) -> usize {
+        self.piece_bytes
+    }
+
+    pub(super) fn landing_bytes(&self) -> usize {
+        PIECES * self.piece_bytes
+    }
+
+    /// Where byte `at` of a message lands.
+    pub(super) fn landing(&self, at: usize) -> *const u8 {
+        // SAFETY: within the landing place.
+        unsafe { self.region.start().add(self.landing + at % self.landing_bytes()) }
+    }
+
+    /// Bytes of a message that have landed, from byte `at` on, within a piece. Only after the completion that says so.
+    pub(super) fn landed(&self, at: usize, bytes: usize) -> &[u8] {
+        assert!(at % self.piece_bytes + bytes <= self.piece_bytes);
+        // SAFETY: within the landing place; the device has written them before the completion, and nobody reads there again
+        // before they are given back.
+        unsafe { std::slice::from_raw_parts(self.landing(at), bytes) }
+    }
+
     /// Puts a frame together in a staging slot; where its header begins.
     #[inline]
     pub(super) fn stage(&mut self, slot: usize, header: &Header, payload: &[u8]) -> *const u8 {
@@ -126,10 +163,10 @@ mod tests {
 
     #[test]
     fn ranks_with_many_peers_pin_little_for_each() {
-        for (peers, most) in [(1, 5 << 20), (16, 70 << 20), (63, 70 << 20), (255, 70 << 20)] {
+        for (peers, most) in [(1, 6 << 20), (16, 85 << 20), (63, 85 << 20), (255, 85 << 20)] {
             let geometry = Geometry::for_peers(peers);
             assert!(geometry.is_sound());
-            let total = 2 * geometry.side_bytes() * peers;
+            let total = (2 * geometry.side_bytes() + PIECES * geometry.piece_bytes()) * peers;
             assert!(total < most, "{peers} peers pin {total} bytes");
         }
         let (few, many) = (Geometry::for_peers(1), Geometry::for_peers(200));

@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Traffic {
     /// Sent by copying into a slot, or into the request.
     pub copied_in: u64,
-    /// Sent from where they lay, into the peer's slots.
-    pub gathered: u64,
-    /// Sent from where they lay to where they belong: nobody copies them.
+    /// Fetched from where they lay, into memory of the link's.
+    pub landed: u64,
+    /// Fetched from where they lay to where they belong: nobody copies them.
     pub placed: u64,
-    /// Received by copying out of slots. Bytes that were read where they had arrived are not among them.
+    /// Received by copying out of memory of the link's. Bytes that were read where they had arrived are not among them.
     pub copied_out: u64,
 }
 
 static COPIED_IN: AtomicU64 = AtomicU64::new(0);
-static GATHERED: AtomicU64 = AtomicU64::new(0);
+static LANDED: AtomicU64 = AtomicU64::new(0);
 static PLACED: AtomicU64 = AtomicU64::new(0);
 static COPIED_OUT: AtomicU64 = AtomicU64::new(0);
 
@@ -29,18 +29,16 @@ impl Traffic {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic {
             copied_in: read(&COPIED_IN),
-            gathered: read(&GATHERED),
+            landed: read(&LANDED),
             placed: read(&PLACED),
             copied_out: read(&COPIED_OUT),
         }
     }
 
-    /// Bytes that passed through slots since `earlier`, on either side.
+    /// Bytes that passed through memory of a link's since `earlier`, on either side.
     #[must_use]
     pub fn through_slots_since(&self, earlier: &Traffic) -> u64 {
-        (self.copied_in - earlier.copied_in)
-            + (self.gathered - earlier.gathered)
-            + (self.copied_out - earlier.copied_out)
+        (self.copied_in - earlier.copied_in) + (self.landed - earlier.landed) + (self.copied_out - earlier.copied_out)
     }
 }
 
@@ -50,8 +48,8 @@ pub(super) fn copied_in(bytes: usize) {
 }
 
 #[inline]
-pub(super) fn gathered(bytes: usize) {
-    GATHERED.fetch_add(bytes as u64, Ordering::Relaxed);
+pub(super) fn landed(bytes: usize) {
+    LANDED.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 #[inline]

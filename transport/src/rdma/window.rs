@@ -18,6 +18,8 @@ pub(super) struct Owed {
     slots: u64,
     consumed: u64,
     told: u64,
+    /// The sender waits to hear that the frames below this number have been given back.
+    awaited: u64,
 }
 
 impl Window {
@@ -36,6 +38,12 @@ impl Window {
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Whether the frame of that number has been given back.
+    #[inline]
+    pub(super) fn has_come_back(&self, frame: u64) -> bool {
+        frame < self.consumed
     }
 
     /// The frame called [`Window::next`] is under way.
@@ -61,7 +69,7 @@ impl Window {
 
 impl Owed {
     pub(super) fn new(slots: u64) -> Owed {
-        Owed { slots, consumed: 0, told: 0 }
+        Owed { slots, consumed: 0, told: 0, awaited: 0 }
     }
 
     /// A frame has been given back.
@@ -70,10 +78,16 @@ impl Owed {
         self.consumed += 1;
     }
 
-    /// Whether the sender should be told, though nothing goes its way: half of the slots are free again.
+    /// The sender waits to hear of the last frame given back.
+    #[inline]
+    pub(super) fn hurry(&mut self) {
+        self.awaited = self.consumed;
+    }
+
+    /// Whether the sender should be told, though nothing goes its way: half of the slots are free again, or it waits for it.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        self.consumed - self.told >= (self.slots / 2).max(1)
+        self.consumed - self.told >= (self.slots / 2).max(1) || self.told < self.awaited
     }
 
     /// What to tell the sender; the account assumes that it is told.

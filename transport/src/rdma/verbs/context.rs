@@ -36,6 +36,36 @@ pub(crate) struct PortState {
     pub(crate) is_ethernet: bool,
 }
 
+/// What queue pairs of a device may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// Work requests that a queue may hold.
+    pub(crate) requests: u32,
+    pub(crate) reads: Reads,
+}
+
+/// RDMA reads under way at once at a queue pair: those that it begins, and those of the other end's that it serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Reads {
+    pub(crate) begun: u8,
+    pub(crate) served: u8,
+}
+
+/// More reads under way gain nothing, and each takes memory of the device's.
+const READS_MAX: i32 = 16;
+
+impl Reads {
+    /// What this end may have, if the other can do so much.
+    pub(crate) fn against(self, other: Reads) -> Reads {
+        Reads { begun: self.begun.min(other.served), served: self.served.min(other.begun) }
+    }
+
+    /// Whether both ends can read.
+    pub(crate) fn are_possible(self) -> bool {
+        self.begun > 0 && self.served > 0
+    }
+}
+
 /// News of a device that belongs to no completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AsyncEvent {
@@ -132,15 +162,17 @@ impl Context {
         })
     }
 
-    /// Work requests that a queue may hold, and RDMA reads under way at a queue pair.
-    pub(crate) fn limits(&self) -> io::Result<(u32, u8)> {
+    /// What queue pairs may have.
+    pub(crate) fn limits(&self) -> io::Result<Limits> {
         let mut attributes = MaybeUninit::<ffi::ibv_device_attr>::zeroed();
         // SAFETY: the library fills the structure, for which zeros are valid.
         let said = unsafe {
             status((self.functions.query_device)(self.raw, attributes.as_mut_ptr()))?;
             attributes.assume_init()
         };
-        Ok((said.max_qp_wr.max(1) as u32, said.max_qp_rd_atom.clamp(0, 16) as u8))
+        let reads = |most: i32| most.clamp(0, READS_MAX) as u8;
+        let (begun, served) = (reads(said.max_qp_init_rd_atom), reads(said.max_qp_rd_atom));
+        Ok(Limits { requests: said.max_qp_wr.max(1) as u32, reads: Reads { begun, served } })
     }
 
     /// The file that is readable when there are events.

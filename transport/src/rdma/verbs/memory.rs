@@ -9,11 +9,13 @@ use super::context::{Domain, pointer};
 
 /// What may be done with registered memory beside reading it for this rank's own sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Access {
+pub(crate) enum Access {
     /// Peers may write there.
-    pub(crate) by_peers: bool,
-    /// Writes may become visible out of order, but not after the completion that follows them. Quicker on some hosts.
-    pub(crate) relaxed: bool,
+    WrittenByPeers,
+    /// Peers may read there, and this rank's own reads may write there.
+    ReadByPeersAndFilled,
+    /// Peers may read there, and nobody writes.
+    ReadByPeers,
 }
 
 /// Memory that a device may use.
@@ -28,19 +30,25 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Registers `bytes` from `start` on.
+    /// Registers `bytes` from `start` on. Relaxed, what devices write may become visible out of order, but not after the
+    /// completion that follows it: quicker on some hosts.
     ///
     /// # Safety
     ///
     /// The memory stays mapped until the registration is dropped, and whoever uses the keys keeps to what else is done
     /// with it.
-    pub(crate) unsafe fn new(domain: &Arc<Domain>, start: *mut u8, bytes: usize, access: Access) -> io::Result<Self> {
+    pub(crate) unsafe fn new(
+        domain: &Arc<Domain>,
+        (start, bytes): (*mut u8, usize),
+        access: Access,
+        relaxed: bool,
+    ) -> io::Result<Self> {
         let functions = domain.context.functions;
         let flags = flags(access);
         // SAFETY: the caller vouches for the memory; the library checks that it is mapped.
         let raw = unsafe {
             match functions.reg_mr_iova2 {
-                Some(register) if access.relaxed => {
+                Some(register) if relaxed => {
                     let flags = flags | ffi::ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
                     register(domain.raw, start.cast(), bytes, start as u64, flags)
                 }
@@ -64,8 +72,12 @@ impl Registration {
 }
 
 fn flags(access: Access) -> u32 {
-    let local = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
-    if access.by_peers { local | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 } else { local }
+    use ffi::ibv_access_flags as flag;
+    match access {
+        Access::WrittenByPeers => flag::IBV_ACCESS_LOCAL_WRITE.0 | flag::IBV_ACCESS_REMOTE_WRITE.0,
+        Access::ReadByPeersAndFilled => flag::IBV_ACCESS_LOCAL_WRITE.0 | flag::IBV_ACCESS_REMOTE_READ.0,
+        Access::ReadByPeers => flag::IBV_ACCESS_REMOTE_READ.0,
+    }
 }
 
 impl Drop for Registration {

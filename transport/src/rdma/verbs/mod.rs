@@ -10,6 +10,6 @@ mod queue_pair;
 pub(crate) mod sys;
 
 pub(crate) use completion::{Completion, CompletionQueue};
-pub(crate) use context::{AsyncEvent, Context, Domain, device_names};
+pub(crate) use context::{AsyncEvent, Context, Domain, Limits, Reads, device_names};
 pub(crate) use memory::{Access, Registration};
 pub(crate) use queue_pair::{Attributes, Destination, Piece, QueuePair, Write};

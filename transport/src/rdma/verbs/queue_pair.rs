@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ibverbs_sys as ffi;
 
 use super::completion::CompletionQueue;
-use super::context::{Domain, pointer, status};
+use super::context::{Domain, Reads, pointer, status};
 
 /// One end of a reliable connection. Its completion queue must live longer.
 pub(crate) struct QueuePair {
@@ -48,6 +48,7 @@ pub(crate) struct Destination {
     /// Each try waits 4.096 us times two to this power; after so many the connection fails.
     pub(crate) timeout: u8,
     pub(crate) retries: u8,
+    pub(crate) reads: Reads,
 }
 
 /// A stretch of registered memory.
@@ -58,12 +59,12 @@ pub(crate) struct Piece {
     pub(crate) key: u32,
 }
 
-/// An RDMA write.
+/// An RDMA write that tells the receiver of itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     pub(crate) address: u64,
     pub(crate) key: u32,
-    pub(crate) immediate: Option<u32>,
+    pub(crate) immediate: u32,
     /// The number that its completion carries; without it there is none.
     pub(crate) signal: Option<u64>,
     /// The bytes are copied into the request itself; their memory need not be registered.
@@ -94,7 +95,8 @@ impl QueuePair {
         attributes.qp_state = ffi::ibv_qp_state::IBV_QPS_INIT;
         attributes.pkey_index = wanted.pkey_index;
         attributes.port_num = wanted.port;
-        attributes.qp_access_flags = ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+        use ffi::ibv_access_flags as access;
+        attributes.qp_access_flags = access::IBV_ACCESS_REMOTE_WRITE.0 | access::IBV_ACCESS_REMOTE_READ.0;
         use ffi::ibv_qp_attr_mask as mask;
         let set = mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_ACCESS_FLAGS;
         pair.modify(&mut attributes, set)?;
@@ -119,7 +121,7 @@ impl QueuePair {
         attributes.path_mtu = u32::from(to.mtu);
         attributes.dest_qp_num = to.number;
         attributes.rq_psn = to.their_first;
-        attributes.max_dest_rd_atomic = 1;
+        attributes.max_dest_rd_atomic = to.reads.served;
         attributes.min_rnr_timer = RECEIVER_NOT_READY_TIMER;
         address(&mut attributes.ah_attr, &to);
         let set = mask::IBV_QP_STATE | mask::IBV_QP_AV | mask::IBV_QP_PATH_MTU | mask::IBV_QP_DEST_QPN;
@@ -131,7 +133,7 @@ impl QueuePair {
         attributes.timeout = to.timeout;
         attributes.retry_cnt = to.retries;
         attributes.rnr_retry = RECEIVER_NOT_READY_RETRIES;
-        attributes.max_rd_atomic = 1;
+        attributes.max_rd_atomic = to.reads.begun;
         let set = mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN | mask::IBV_QP_TIMEOUT | mask::IBV_QP_RETRY_CNT;
         self.modify(&mut attributes, set | mask::IBV_QP_RNR_RETRY | mask::IBV_QP_MAX_QP_RD_ATOMIC)
     }
@@ -180,28 +182,54 @@ impl QueuePair {
         for (place, piece) in gathered.iter_mut().zip(pieces) {
             *place = ffi::ibv_sge { addr: piece.start as u64, length: piece.bytes, lkey: piece.key };
         }
-        let mut flags = 0;
-        if write.signal.is_some() {
-            flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        let inline = if write.inline { ffi::ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
+        let target = (write.address, write.key);
+        // SAFETY: the caller vouches for the pieces.
+        unsafe {
+            let opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
+            let gathered = &mut gathered[..pieces.len().min(PIECES_MAX)];
+            self.post((opcode, write.immediate), target, (write.signal, inline), gathered)
         }
-        if write.inline {
-            flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+    }
+
+    /// Reads the other end's memory, from `address` on, to where `piece` lies. The completion carries `signal`.
+    ///
+    /// # Safety
+    ///
+    /// The piece stays mapped until the read has ended, or its registration is gone, and nobody touches it before.
+    pub(crate) unsafe fn post_read(&mut self, address: u64, key: u32, signal: u64, piece: Piece) -> io::Result<()> {
+        let mut scattered = [ffi::ibv_sge { addr: piece.start as u64, length: piece.bytes, lkey: piece.key }];
+        // SAFETY: the caller vouches for the piece.
+        unsafe {
+            let opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
+            self.post((opcode, 0), (address, key), (Some(signal), 0), &mut scattered)
         }
+    }
+
+    /// # Safety
+    ///
+    /// As the request needs it of its pieces.
+    #[inline]
+    unsafe fn post(
+        &mut self,
+        (opcode, immediate): (ffi::ibv_wr_opcode::Type, u32),
+        (address, key): (u64, u32),
+        (signal, flags): (Option<u64>, u32),
+        pieces: &mut [ffi::ibv_sge],
+    ) -> io::Result<()> {
+        let reported = if signal.is_some() { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
         // SAFETY: zeros are valid for all of its unions; the device copies the request before it returns, and the caller
         // vouches for the pieces.
         unsafe {
             let mut request: ffi::ibv_send_wr = MaybeUninit::zeroed().assume_init();
-            request.wr_id = write.signal.unwrap_or(0);
-            request.sg_list = gathered.as_mut_ptr();
-            request.num_sge = pieces.len().min(PIECES_MAX) as i32;
-            request.opcode = match write.immediate {
-                Some(_) => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
-                None => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
-            };
-            request.send_flags = flags;
-            request.__bindgen_anon_1.imm_data = write.immediate.unwrap_or(0).to_be();
-            request.wr.rdma.remote_addr = write.address;
-            request.wr.rdma.rkey = write.key;
+            request.wr_id = signal.unwrap_or(0);
+            request.sg_list = pieces.as_mut_ptr();
+            request.num_sge = pieces.len() as i32;
+            request.opcode = opcode;
+            request.send_flags = flags | reported;
+            request.__bindgen_anon_1.imm_data = immediate.to_be();
+            request.wr.rdma.remote_addr = address;
+            request.wr.rdma.rkey = key;
             let mut bad = std::ptr::null_mut();
             let post = (*(*self.raw).context).ops.post_send.unwrap_unchecked();
             status(post(self.raw, &raw mut request, &raw mut bad))
@@ -281,6 +309,7 @@ mod tests {
             service_level: 3,
             timeout: 17,
             retries: 7,
+            reads: Reads { begun: 16, served: 16 },
         };
         let mut attributes = zeroed();
         address(&mut attributes.ah_attr, &to);

@@ -2,6 +2,8 @@
 
 mod channels;
 mod ends;
+#[cfg(feature = "rdma")]
+mod lent;
 mod moving;
 mod pressure;
 #[cfg(feature = "rdma")]

@@ -40,7 +40,7 @@ fn slice(region: &Region) -> &mut [u8] {
 }
 
 /// One step of sending; whether anything went.
-fn push(end: &mut Endpoint, channel: u64, number: u64, message: &[u8], sent: &mut usize) -> bool {
+pub fn push(end: &mut Endpoint, channel: u64, number: u64, message: &[u8], sent: &mut usize) -> bool {
     if *sent == message.len() {
         return false;
     }
@@ -50,7 +50,7 @@ fn push(end: &mut Endpoint, channel: u64, number: u64, message: &[u8], sent: &mu
 }
 
 /// One step of receiving in place; whether anything came.
-fn pull(end: &mut Endpoint, channel: u64, target: &mut [u8], got: &mut usize) -> bool {
+pub fn pull(end: &mut Endpoint, channel: u64, target: &mut [u8], got: &mut usize) -> bool {
     let peer = 1 - end.me();
     if *got == target.len() || end.head(peer, Channel(channel)).unwrap().is_none() {
         return false;
@@ -61,7 +61,7 @@ fn pull(end: &mut Endpoint, channel: u64, target: &mut [u8], got: &mut usize) ->
 }
 
 /// Sends from rank 0's memory to `target` at rank 1.
-fn carry(group: &mut Group, number: u64, message: &[u8], target: &mut [u8]) {
+pub fn carry(group: &mut Group, number: u64, message: &[u8], target: &mut [u8]) {
     let (mut sent, mut got) = (0, 0);
     target.fill(0);
     while sent < message.len() || got < target.len() {
@@ -74,7 +74,7 @@ fn carry(group: &mut Group, number: u64, message: &[u8], target: &mut [u8]) {
 }
 
 #[test]
-fn registered_memory_is_written_where_it_belongs() {
+fn what_is_registered_is_fetched_to_where_it_belongs() {
     for wire in Wire::asked_for(&[Wire::Rdma, Wire::Queues]) {
         let (mut group, regions, _fabrics) = pair(wire);
         let (source, target) = (slice(&regions[0]), slice(&regions[1]));
@@ -92,7 +92,7 @@ fn registered_memory_is_written_where_it_belongs() {
             }
             assert!(begin.elapsed() < BOUND, "{wire:?}: nothing is ever placed");
         }
-        // Into memory that isn't registered they go through slots, from where they lie.
+        // Into memory that isn't registered they go through the link's, from where they lie.
         let mut plain = vec![0; 1 << 20];
         let before = Traffic::so_far();
         carry(&mut group, 1000, &source[..1 << 20], &mut plain);
@@ -103,7 +103,7 @@ fn registered_memory_is_written_where_it_belongs() {
 
 /// Whoever wants to read a large message where it arrives says so; and what has only been offered makes way.
 #[test]
-fn an_offer_can_be_read_in_slots_and_makes_way() {
+fn an_offer_can_be_read_in_pieces_and_makes_way() {
     for wire in Wire::asked_for(&[Wire::Rdma, Wire::Queues]) {
         let random = &mut Random::new(mix(seed()));
         let (mut group, regions, _fabrics) = pair(wire);

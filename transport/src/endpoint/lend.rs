@@ -5,7 +5,12 @@ use super::Endpoint;
 use crate::link::Link;
 
 /// Memory that is lent until this is dropped.
-pub struct Loan(#[cfg(feature = "rdma")] crate::rdma::Loan, #[cfg(not(feature = "rdma"))] std::convert::Infallible);
+pub struct Loan {
+    #[cfg(feature = "rdma")]
+    _held: crate::rdma::Loan,
+    #[cfg(not(feature = "rdma"))]
+    _none: std::convert::Infallible,
+}
 
 impl std::fmt::Debug for Loan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -28,7 +33,7 @@ impl Endpoint {
         if crate::rdma::LOAN_BYTES_MIN <= bytes {
             let lender = self.links.iter().flatten().find_map(Link::lender)?;
             // SAFETY: as the caller vouches.
-            return unsafe { lender.lend((start, bytes), is_target) }.map(Loan);
+            return unsafe { lender.lend((start, bytes), is_target) }.map(|held| Loan { _held: held });
         }
         let _ = (start, bytes, is_target);
         None

@@ -115,6 +115,12 @@ pub const VARIABLES: &[Variable] = &[
          `auto` (where device and kernel allow it), `0` or `1`.",
     ),
     row(
+        "PACELINE_RDMA_LEND",
+        "auto",
+        "Whether ordinary memory of calls from 512 KiB on is registered while they run, rather than copied: `auto` (with \
+         devices that are software), `0` or `1`.",
+    ),
+    row(
         "PACELINE_ALGORITHM",
         "chosen by cost",
         "The algorithm, by collective: `all_reduce=ring,broadcast=binomial`. An impossible one is an error.",

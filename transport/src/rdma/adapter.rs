@@ -67,7 +67,7 @@ impl Adapters {
         problems.iter().for_each(|error| tracing::warn!("an RDMA port is not used: {error}"));
         let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
         tracing::info!("RDMA over {}", names.join(", "));
-        let memory = Arc::new(Registered::new(ports.clone()));
+        let memory = Arc::new(Registered::new(ports.clone(), options.lend));
         Ok(Adapters { ports, options: options.clone(), family, memory })
     }
 

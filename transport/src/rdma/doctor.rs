@@ -111,7 +111,7 @@ fn use_port(
 }
 
 fn write_to_itself(adapter: &Arc<Adapter>, options: &RdmaOptions, family: Family) -> Result<(), RdmaError> {
-    let (ports, memory) = (vec![adapter.clone()], Arc::new(Registered::new(vec![adapter.clone()])));
+    let (ports, memory) = (vec![adapter.clone()], Arc::new(Registered::new(vec![adapter.clone()], Some(false))));
     let adapters = Adapters { ports, options: options.clone(), family, memory };
     let ((mut one, its_offer), (mut other, other_offer)) = (Opening::new(&adapters, 1)?, Opening::new(&adapters, 1)?);
     let here = one.connect(&other_offer, true)?;

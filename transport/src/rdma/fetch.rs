@@ -10,10 +10,12 @@ use super::traffic;
 use super::verbs::Piece;
 use crate::link::LinkError;
 
-/// The most bytes that one request reads.
-const READ_BYTES_MAX: usize = 256 << 10;
+/// The most bytes that one request reads; fewer where several queue pairs share a message, but not much fewer.
+const READ_BYTES_MAX: usize = 1 << 20;
+const READ_BYTES_MIN: usize = 128 << 10;
 /// Reads under way at once, for each queue pair.
 const READS_AT_ONCE: usize = 4;
+const PAGE_BYTES: usize = 4096;
 
 /// The message in front, as far as it is fetched.
 pub(super) struct Fetch {
@@ -25,7 +27,10 @@ pub(super) struct Fetch {
     here: usize,
     read: usize,
     into: Into,
+    /// The most bytes that one request reads.
+    cut: usize,
     under_way: VecDeque<ReadUnderWay>,
+    under_way_max: usize,
 }
 
 /// Where bytes are read to.
@@ -112,7 +117,13 @@ impl RdmaLink {
             Some((bytes, Into::Target { start: target.as_mut_ptr() as usize, memory }))
         });
         let (bytes, into) = found.unwrap_or((left, Into::Landing));
-        self.fetch = Some(Fetch { source, bytes, begun: 0, here: 0, read: 0, into, under_way: VecDeque::new() });
+        let queues: usize = self.rails.iter().map(|rail| rail.queues.len()).sum();
+        let cut = match into {
+            Into::Target { .. } => (bytes / queues).next_multiple_of(PAGE_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX),
+            Into::Landing => self.slab.landing_piece_bytes(),
+        };
+        let (under_way, under_way_max) = (VecDeque::new(), READS_AT_ONCE * queues);
+        self.fetch = Some(Fetch { source, bytes, begun: 0, here: 0, read: 0, into, cut, under_way, under_way_max });
     }
 
     /// Looks what has come of the offer in front, if it is being fetched, and begins reads as long as there is room.
@@ -138,26 +149,22 @@ impl RdmaLink {
     /// Begins a read, if something is left to read and there is room; whether it did.
     fn begin_read(&mut self) -> Result<bool, LinkError> {
         let Some(fetch) = &mut self.fetch else { return Ok(false) };
+        // As in `way`.
         let rail_number = self.turn % self.rails.len();
-        let (queues, slots) = (self.rails[rail_number].queues.len(), self.slab.geometry().slots);
-        let queue = self.turn / self.rails.len() % queues;
-        let most = READS_AT_ONCE * self.rails.iter().map(|rail| rail.queues.len()).sum::<usize>();
-        let rail = &mut self.rails[rail_number];
-        if fetch.begun == fetch.bytes || most <= fetch.under_way.len() || !rail.has_room(queue, slots) {
+        let queue = self.turn / self.rails.len() % self.rails[rail_number].queues.len();
+        let (rail, slots) = (&mut self.rails[rail_number], self.slab.geometry().slots);
+        if fetch.begun == fetch.bytes || fetch.under_way_max <= fetch.under_way.len() || !rail.has_room(queue, slots) {
             return Ok(false);
         }
-        let piece_bytes = self.slab.landing_piece_bytes();
-        let left = fetch.bytes - fetch.begun;
-        let (start, bytes, key) = match &fetch.into {
-            Into::Target { start, memory } => {
-                ((start + fetch.begun) as *const u8, left.min(READ_BYTES_MAX), memory.local_key(rail.port))
-            }
+        let bytes = (fetch.bytes - fetch.begun).min(fetch.cut);
+        let (start, key) = match &fetch.into {
+            Into::Target { start, memory } => ((start + fetch.begun) as *const u8, memory.local_key(rail.port)),
             Into::Landing => {
-                let unread = fetch.begun - fetch.read / piece_bytes * piece_bytes;
-                if self.slab.landing_bytes() <= unread {
+                let first_unread = fetch.read / fetch.cut * fetch.cut;
+                if self.slab.landing_bytes() <= fetch.begun - first_unread {
                     return Ok(false);
                 }
-                (self.slab.landing(fetch.begun), left.min(piece_bytes), rail.slots.local_key())
+                (self.slab.landing(fetch.begun), rail.slots.local_key())
             }
         };
         let source = (fetch.source.address.wrapping_add(fetch.begun as u64), fetch.source.keys[rail_number]);
@@ -179,10 +186,8 @@ impl RdmaLink {
     /// Bytes of the offer in front that can be read: none of those that are where they belong.
     pub(super) fn fetched(&self) -> &[u8] {
         match &self.fetch {
-            Some(Fetch { into: Into::Landing, here, read, .. }) => {
-                let piece_bytes = self.slab.landing_piece_bytes();
-                let bytes = (here - read).min(piece_bytes - read % piece_bytes);
-                self.slab.landed(*read, bytes)
+            Some(Fetch { into: Into::Landing, here, read, cut, .. }) => {
+                self.slab.landed(*read, (here - read).min(cut - read % cut))
             }
             _ => &[],
         }

@@ -28,6 +28,9 @@ pub struct RdmaOptions {
     pub retries: u8,
     /// Whether writes may become visible out of order; with `None`, where the device and the kernel allow it.
     pub relaxed_ordering: Option<bool>,
+    /// Whether ordinary memory of large calls is registered for their length; with `None`, if the device is a program of the
+    /// kernel's.
+    pub lend: Option<bool>,
 }
 
 /// The most ports and queue pairs that a link may have.
@@ -48,6 +51,7 @@ impl Default for RdmaOptions {
             timeout: 17,
             retries: 7,
             relaxed_ordering: None,
+            lend: None,
         }
     }
 }
@@ -60,6 +64,7 @@ impl RdmaOptions {
     pub fn from_env(environment: &Environment) -> Result<RdmaOptions, EnvironmentError> {
         let usual = RdmaOptions::default();
         let form = "mlx5,rxe (beginnings of names), =mlx5_0,mlx5_2 (exactly these), ^mlx4 (all but these)";
+        const CHOICE: [(&str, Option<bool>); 3] = [("auto", None), ("0", Some(false)), ("1", Some(true))];
         let small = |name, most| environment.count(name, 0..=most).map(|count| count.map(|count| count as u8));
         Ok(RdmaOptions {
             devices: environment.parsed("PACELINE_RDMA_DEVICES", form, |text| text.parse().ok())?.unwrap_or_default(),
@@ -73,9 +78,8 @@ impl RdmaOptions {
             service_level: small("PACELINE_RDMA_SERVICE_LEVEL", 15)?.unwrap_or(usual.service_level),
             timeout: small("PACELINE_RDMA_TIMEOUT", 31)?.map_or(usual.timeout, |set| set.max(1)),
             retries: small("PACELINE_RDMA_RETRIES", 7)?.unwrap_or(usual.retries),
-            relaxed_ordering: environment
-                .one_of("PACELINE_RDMA_RELAXED_ORDERING", &[("auto", None), ("0", Some(false)), ("1", Some(true))])?
-                .flatten(),
+            relaxed_ordering: environment.one_of("PACELINE_RDMA_RELAXED_ORDERING", &CHOICE)?.flatten(),
+            lend: environment.one_of("PACELINE_RDMA_LEND", &CHOICE)?.flatten(),
         })
     }
 
@@ -99,10 +103,12 @@ mod tests {
             ("PACELINE_RDMA_GID_INDEX", "3"),
             ("PACELINE_RDMA_QUEUE_PAIRS", "4"),
             ("PACELINE_RDMA_RELAXED_ORDERING", "0"),
+            ("PACELINE_RDMA_LEND", "auto"),
         ]);
         let options = RdmaOptions::from_env(&set).unwrap();
         assert!(options.devices.matches("mlx5_0") && !options.devices.matches("mlx4_0"));
-        assert_eq!((options.gid_index, options.queue_pairs, options.relaxed_ordering), (Some(3), 4, Some(false)));
+        assert_eq!((options.gid_index, options.queue_pairs), (Some(3), 4));
+        assert_eq!((options.relaxed_ordering, options.lend), (Some(false), None));
         for (name, value) in [("PACELINE_RDMA_QUEUE_PAIRS", "0"), ("PACELINE_RDMA_RETRIES", "8")] {
             let error = RdmaOptions::from_env(&Environment::from_pairs([(name, value)])).unwrap_err();
             assert_eq!(error.variable, name);

@@ -31,12 +31,6 @@ impl Order {
         Order { next: 0, arrived: vec![0; slots as usize].into(), end: None }
     }
 
-    /// The number of the next frame.
-    #[inline]
-    pub(super) fn next(&self) -> u64 {
-        self.next
-    }
-
     /// The slot of a frame.
     #[inline]
     pub(super) fn slot(&self, number: u64) -> usize {

@@ -85,14 +85,16 @@ pub(super) unsafe fn register(
 }
 
 impl Registered {
-    /// None yet, for devices that have these ports.
-    pub(crate) fn new(ports: Vec<Arc<Adapter>>) -> Registered {
+    /// None yet, for devices that have these ports; `lends` says whether ordinary memory may be lent to them. With `None` it is
+    /// lent to software devices: hardware moves bytes while they are copied, but not before they are registered.
+    pub(crate) fn new(ports: Vec<Arc<Adapter>>, lends: Option<bool>) -> Registered {
+        let lends = lends.unwrap_or_else(|| ports.iter().all(|port| port.candidate.facts.is_software));
         // Before, a fork could part what devices see of private memory from what the process sees.
-        let lends = machine::kernel_version() >= COPIES_PINNED_PAGES;
-        if !lends {
+        let is_safe = machine::kernel_version() >= COPIES_PINNED_PAGES;
+        if lends && !is_safe {
             tracing::info!("the kernel is too old to lend ordinary memory to devices: it is copied");
         }
-        Registered { ports, entries: Mutex::default(), lends: AtomicBool::new(lends) }
+        Registered { ports, entries: Mutex::default(), lends: AtomicBool::new(lends && is_safe) }
     }
 
     /// Takes in a region. A thread registers it with all ports; what is sent from it before that is copied.

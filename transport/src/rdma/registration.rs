@@ -1,8 +1,7 @@
 //! Memory that devices may reach, known to all ports: what the user has allocated for it, registered once, beside the first
 //! calls, which copy as long as it is not ready; and what is lent for the length of a call.
 //!
-//! Only memory whose lifetime the library knows is here. A cache of whatever addresses come along would have to notice that
-//! the user has unmapped one and got another under the same address. A loan ends before its call returns.
+//! Only memory whose lifetime the library knows is here: `README.md`, "registering".
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

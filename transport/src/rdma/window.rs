@@ -158,6 +158,22 @@ mod tests {
         }
     }
 
+    /// Who waits for a frame is told of it at once, and of no frame twice: unread news are never more than slots.
+    #[test]
+    fn a_sender_that_waits_is_told_at_once() {
+        let (mut window, mut owed) = (Window::new(16), Owed::new(16));
+        for frame in 0..100 {
+            window.begin();
+            assert!(!window.has_come_back(frame));
+            owed.consume();
+            assert!(!owed.is_due());
+            owed.hurry();
+            assert!(owed.is_due());
+            assert!(window.returned(owed.tell() as u32));
+            assert!(window.has_come_back(frame) && !window.has_come_back(frame + 1) && !owed.is_due());
+        }
+    }
+
     #[test]
     fn nobody_gives_back_what_was_never_sent() {
         let mut window = Window::new(8);

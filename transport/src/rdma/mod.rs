@@ -1,9 +1,10 @@
-//! InfiniBand and RoCE: a link by RDMA writes, with the operating system out of the way (feature `rdma`).
+//! InfiniBand and RoCE: a link by RDMA writes and reads, with the operating system out of the way (feature `rdma`).
 //!
 //! `README.md` says why it is so: sequence, credits, what is written when. Parts that decide know no device and are tested
 //! without one: which ports (`choice`), addresses (`gid`) and pairs of them (`path`) to use, from what the kernel says (`facts`); order
 //! (`order`); credits (`window`). Those that do: opened ports (`adapter`), a port's part in a link (`rail`), the link
-//! itself (`link`), and how one comes about (`connect`). `verbs` is the interface to the device.
+//! itself (`link`, `send`, `fetch`), memory that devices may reach (`registration`), and how a link comes about (`connect`).
+//! `verbs` is the interface to the device.
 
 mod adapter;
 mod choice;

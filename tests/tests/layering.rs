@@ -205,7 +205,8 @@ fn transport_knows_no_collective() {
 #[test]
 fn only_the_engine_and_its_users_know_links() {
     let outside = |path: &str| {
-        let users = ["comm/src/engine/", "comm/src/communicator/", "comm/src/select/", "comm/src/lib.rs"];
+        let users =
+            ["comm/src/engine/", "comm/src/communicator/", "comm/src/cuda/", "comm/src/select/", "comm/src/lib.rs"];
         path.starts_with("comm/src/") && !users.iter().any(|user| path.starts_with(user))
     };
     check_absent("links are the engine's", outside, &["paceline_transport"]);
@@ -255,6 +256,12 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/communicator/buffer.rs",
             "comm/src/communicator/prepare.rs",
             "comm/src/communicator/quick.rs",
+            "comm/src/cuda/buffer.rs",
+            "comm/src/cuda/calls.rs",
+            "comm/src/cuda/direct.rs",
+            "comm/src/cuda/job.rs",
+            "comm/src/cuda/staging.rs",
+            "comm/src/cuda/worker.rs",
             "comm/src/engine/exchange.rs",
             "comm/src/engine/memory.rs",
             "comm/src/engine/message.rs",
@@ -269,10 +276,22 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/reduce/loops.rs",
             "comm/src/reduce/mod.rs",
             "comm/src/reduce/x86.rs",
-            "comm/src/request/check.rs",
+            "tools/src/perf/comm/device.rs",
             "transport/src/board/line.rs",
             "transport/src/board/mod.rs",
             "transport/src/board/pair.rs",
+            "transport/src/cuda/compiler.rs",
+            "transport/src/cuda/device.rs",
+            "transport/src/cuda/event.rs",
+            "transport/src/cuda/graph.rs",
+            "transport/src/cuda/host.rs",
+            "transport/src/cuda/host_call.rs",
+            "transport/src/cuda/ipc.rs",
+            "transport/src/cuda/memory.rs",
+            "transport/src/cuda/module.rs",
+            "transport/src/cuda/peer.rs",
+            "transport/src/cuda/pointer.rs",
+            "transport/src/cuda/stream.rs",
             "transport/src/endpoint/lend.rs",
             "transport/src/memory.rs",
             "transport/src/rdma/connect.rs",
@@ -313,7 +332,18 @@ fn the_environment_is_read_in_one_place() {
 #[test]
 fn the_clock_is_an_argument() {
     let comm = |path: &str| path.starts_with("comm/src/") && !is_test(path);
-    let waiting = ["communicator/buffer.rs", "communicator/split.rs", "communicator/work.rs", "engine/completion.rs"];
+    let waiting = [
+        "communicator/buffer.rs",
+        "communicator/devices.rs",
+        "communicator/split.rs",
+        "communicator/work.rs",
+        "cuda/attach.rs",
+        "cuda/order.rs",
+        "cuda/staging.rs",
+        "cuda/watch.rs",
+        "cuda/work.rs",
+        "engine/completion.rs",
+    ];
     let waiting = waiting.map(|path| format!("comm/src/{path}"));
     let waiting: Vec<&str> = waiting.iter().map(String::as_str).collect();
     check_listed("time is an argument", comm, &["Instant::now", "SystemTime"], &waiting);

@@ -10,6 +10,8 @@ mod board;
 pub mod clock;
 pub mod control;
 mod cores;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod doorbell;
 pub mod endpoint;
 pub mod environment;

@@ -136,7 +136,19 @@ pub const VARIABLES: &[Variable] = &[
         "PACELINE_CACHE",
         "the usual place",
         "The folder that keeps compiled CUDA kernels, or `none`. The usual place is `$XDG_CACHE_HOME/paceline/kernels`. Whoever \
-         may write there decides what a GPU runs. Nothing compiles kernels yet.",
+         may write there decides what a GPU runs.",
+    ),
+    row(
+        "PACELINE_NVRTC",
+        "what the system finds",
+        "CUDA's compiler: `libnvrtc.so`, or the folder that holds it, as `pip install --target FOLDER \
+         nvidia-cuda-nvrtc-cu12` makes one.",
+    ),
+    row(
+        "PACELINE_CUDA_PEERS",
+        "where they can",
+        "Whether calls over memory of GPUs run on the GPUs, which then reach each other's memory; with `0` on some rank they \
+         pass by the host.",
     ),
     row("XDG_CACHE_HOME", "`$HOME/.cache`", "Where the usual places of a profile and of compiled kernels are."),
     row("HOME", "no usual place", "The same, where `XDG_CACHE_HOME` is not set."),

@@ -6,6 +6,8 @@
 pub mod algorithm;
 pub mod collective;
 mod communicator;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 #[doc(hidden)]
 pub mod device;
 mod engine;

@@ -231,13 +231,22 @@ impl Part {
     ///
     /// As the call.
     pub fn run(&self, comm: &Communicator, shift: usize) -> Result<Option<String>> {
-        let (input, mut output) = (Place::new(&self.input, shift), Place::new(&self.output, shift / 2));
         let comm = comm.with(options(comm, self.case.row));
+        self.run_by(shift, |request| comm.run(request))
+    }
+
+    /// As [`Part::run`], by whatever makes the call.
+    ///
+    /// # Errors
+    ///
+    /// As `call`.
+    pub fn run_by(&self, shift: usize, call: impl FnOnce(Request<'_>) -> Result<()>) -> Result<Option<String>> {
+        let (input, mut output) = (Place::new(&self.input, shift), Place::new(&self.output, shift / 2));
         let buffers = match self.case.in_place {
             true => Buffers::InPlace(output.bytes_mut()),
             false => Buffers::Separate { input: input.bytes(), output: output.bytes_mut() },
         };
-        comm.run(self.request(buffers))?;
+        call(self.request(buffers))?;
         if input.bytes() != self.input || !input.is_guarded() {
             return Ok(Some("the input was written".into()));
         }

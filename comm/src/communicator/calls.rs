@@ -176,7 +176,7 @@ impl Communicator {
 
 impl Communicator {
     /// The length of each rank's block in a buffer that holds them all.
-    fn block_of(&self, elements: usize) -> Result<usize> {
+    pub(crate) fn block_of(&self, elements: usize) -> Result<usize> {
         let size = self.size();
         if elements.is_multiple_of(size) {
             return Ok(elements / size);
@@ -195,6 +195,7 @@ impl Communicator {
         collective: Collective,
         count: usize,
     ) -> Result<Work<T>> {
+        self.after_devices()?;
         let lent = if buffers.in_place {
             Buffers::InPlace(as_bytes_mut(&mut buffers.input))
         } else {

@@ -96,6 +96,7 @@ impl<'c, 'b> Group<'c, 'b> {
     /// The first error of any call. If a call can't be meant as it stands, none has begun.
     pub fn run(self) -> Result<()> {
         let Group { comm, requests } = self;
+        comm.after_devices()?;
         let mut requests = join_own_messages(requests, comm.rank())?;
         if requests.is_empty() {
             return Ok(());

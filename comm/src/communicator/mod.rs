@@ -2,6 +2,8 @@
 
 mod buffer;
 mod calls;
+#[cfg(feature = "cuda")]
+mod devices;
 mod group;
 mod prepare;
 mod quick;
@@ -25,6 +27,8 @@ use crate::request::{CallOptions, Request};
 use crate::select::{Circumstances, Explanation, Facts};
 
 pub use buffer::Buffer;
+#[cfg(feature = "cuda")]
+pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
 pub use work::Work;
 
@@ -89,6 +93,9 @@ struct Inner {
     /// Messages sent to and received from each rank so far.
     sent: Box<[AtomicU64]>,
     received: Box<[AtomicU64]>,
+    /// Calls over memory of devices.
+    #[cfg(feature = "cuda")]
+    pending: Arc<crate::cuda::Pending>,
 }
 
 impl Inner {
@@ -173,6 +180,8 @@ impl Communicator {
             history: AtomicU64::new(0),
             sent: zeros(),
             received: zeros(),
+            #[cfg(feature = "cuda")]
+            pending: Arc::default(),
         };
         Communicator { inner: Arc::new(inner), options: CallOptions::default() }
     }
@@ -265,7 +274,13 @@ impl Communicator {
     /// # Errors
     ///
     /// As for each collective; see [`crate::ErrorKind`].
-    pub fn run(&self, mut request: Request<'_>) -> Result<()> {
+    pub fn run(&self, request: Request<'_>) -> Result<()> {
+        self.after_devices()?;
+        self.run_now(request)
+    }
+
+    /// As [`Communicator::run`], whatever calls over memory of devices there are.
+    pub(crate) fn run_now(&self, mut request: Request<'_>) -> Result<()> {
         if let Some(ended) = self.run_quick(&mut request) {
             return ended;
         }
@@ -298,8 +313,18 @@ impl Communicator {
         self.inner.engine.fail(Error::new(ErrorKind::Aborted, reason));
     }
 
+    /// Waits for calls over memory of devices that were made before.
+    #[inline]
+    fn after_devices(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if !self.inner.pending.is_none() {
+            return self.wait_for_devices();
+        }
+        Ok(())
+    }
+
     /// Ends the communicator for what went wrong beside the engine: the other ranks, which may be past it, learn why.
-    fn failed(&self, error: Error) -> Error {
+    pub(crate) fn failed(&self, error: Error) -> Error {
         self.inner.engine.fail_unless_known(error)
     }
 

@@ -154,11 +154,11 @@ fn fresh(folder: &Path, key: &Key) -> io::Result<(PathBuf, File)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Architecture, source};
+    use crate::device::{Architecture, Kernel, source};
     use crate::reduce::{DataType, ReduceOp};
 
     fn key(data_type: DataType) -> Key {
-        source(data_type, ReduceOp::Sum, Architecture::new(9, 0)).key("nvrtc 12.9")
+        source(Kernel::Reduce(data_type, ReduceOp::Sum), Architecture::new(9, 0)).key("nvrtc 12.9")
     }
 
     fn names(folder: &Path) -> Vec<String> {

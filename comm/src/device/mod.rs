@@ -1,13 +1,26 @@
-//! Reductions on GPUs: the kernels' text, how it is compiled, and where what was compiled is kept.
+//! Reductions and collectives on GPUs: the kernels' text, what their launches are given, how they are compiled, and where
+//! what was compiled is kept.
 //!
 //! Nothing here needs CUDA or calls it, so that it is part of every build and `tests/cuda-sim` can prove the kernels on
-//! machines without a GPU. No collective uses it yet: `docs/cuda.md` says what there is.
+//! machines without a GPU. No collective uses it yet: `docs/cuda.md` says what there is, and `kernels/README.md` how ranks
+//! meet.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod blocks;
+mod board;
 mod cache;
+mod choice;
+mod failure;
+mod peers;
+mod plan;
 mod source;
 
 pub use arguments::Arguments;
+pub use board::Board;
 pub use cache::Cache;
-pub use source::{Architecture, Key, Source, source};
+pub use choice::Tuning;
+pub use failure::{Failure, Reason};
+pub use peers::PeerArguments;
+pub use plan::{Call, Data, Grid, Plan, Site};
+pub use source::{Architecture, Kernel, Key, Source, source};

@@ -1,4 +1,4 @@
-//! The kernels' text and the options that make a kernel of it: one for each element type, operator and architecture.
+//! The kernels' text and the options that make a kernel of it: one for each kind, element type, operator and architecture.
 //!
 //! Only what is used is compiled, so the text is one for all and the options choose. A [`Key`] names what comes out.
 
@@ -12,16 +12,59 @@ use crate::reduce::{DataType, ReduceOp};
 const TEXT: &str = concat!(
     include_str!("kernels/elements.cuh"),
     include_str!("kernels/operators.cuh"),
+    include_str!("kernels/pack.cuh"),
     include_str!("kernels/fold.cuh"),
-    include_str!("kernels/reduce.cu"),
+    include_str!("kernels/system.cuh"),
+    include_str!("kernels/board.cuh"),
+    include_str!("kernels/peers.cuh"),
+    include_str!("kernels/entry.cu"),
 );
+
+/// What a kernel does. A factor is an argument of the launch, and no part of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kernel {
+    /// Folds arrays that one GPU can read. Its argument is [`Arguments`](super::Arguments).
+    Reduce(DataType, ReduceOp),
+    /// Every rank folds the pieces that all ranks have for it. Its argument, as that of the others below, is
+    /// [`PeerArguments`](super::PeerArguments).
+    Fold(DataType, ReduceOp),
+    /// Every rank folds its part of a vector, and gathers the parts of the others.
+    TwoShot(DataType, ReduceOp),
+    /// Every rank copies the pieces that the others have for it.
+    Copy,
+}
+
+impl Kernel {
+    /// The most threads that a block of any kernel may have.
+    pub const THREADS_MAX: u32 = 512;
+
+    /// The kind as names and `kernels/` call it, and what it is made for.
+    const fn parts(self) -> (&'static str, &'static str, DataType, ReduceOp) {
+        match self {
+            Kernel::Reduce(data_type, op) => ("reduce", "Reduce", data_type, op),
+            Kernel::Fold(data_type, op) => ("fold", "Fold", data_type, op),
+            Kernel::TwoShot(data_type, op) => ("two_shot", "TwoShot", data_type, op),
+            Kernel::Copy => ("copy", "Copy", DataType::U8, ReduceOp::Sum),
+        }
+    }
+
+    /// The name of the entry point: the same for the same kernel, and for no other.
+    #[must_use]
+    pub fn name(self) -> String {
+        let (kind, _, data_type, op) = self.parts();
+        match self {
+            Kernel::Copy => format!("paceline_{kind}"),
+            _ => format!("paceline_{kind}_{op}_{data_type}"),
+        }
+    }
+}
 
 /// What NVRTC is given to compile one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     /// CUDA C++ that needs no header.
     pub text: &'static str,
-    /// The kernel's entry point. Its one argument is [`Arguments`](super::Arguments).
+    /// The kernel's entry point. It takes one argument, which [`Kernel`] says.
     pub name: String,
     /// The compiler's options.
     pub options: Vec<String>,
@@ -51,11 +94,10 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// The kernel that reduces elements of `data_type` by `op` on `architecture`. A factor is an argument of the launch, and
-/// no part of the kernel.
+/// `kernel` for `architecture`.
 #[must_use]
-pub fn source(data_type: DataType, op: ReduceOp, architecture: Architecture) -> Source {
-    let name = format!("paceline_reduce_{op}_{data_type}");
+pub fn source(kernel: Kernel, architecture: Architecture) -> Source {
+    let (name, (_, kind, data_type, op)) = (kernel.name(), kernel.parts());
     let options = vec![
         "--std=c++17".to_owned(),
         format!("--gpu-architecture={architecture}"),
@@ -64,6 +106,7 @@ pub fn source(data_type: DataType, op: ReduceOp, architecture: Architecture) -> 
         "--fmad=false".to_owned(),
         "--ftz=false".to_owned(),
         "--prec-div=true".to_owned(),
+        format!("--define-macro=PACELINE_KIND={kind}"),
         format!("--define-macro=PACELINE_ELEMENT={}", element(data_type)),
         format!("--define-macro=PACELINE_OPERATOR={}", operator(op)),
         format!("--define-macro=PACELINE_KERNEL={name}"),
@@ -146,17 +189,21 @@ mod tests {
     fn every_kernel_has_a_name_and_a_key_of_its_own() {
         let (mut names, mut keys) = (BTreeSet::new(), BTreeSet::new());
         let architectures = [Architecture::new(8, 0), Architecture::new(10, 0)];
-        for data_type in DataType::ALL {
-            for op in OPERATORS {
-                for architecture in architectures {
-                    let source = source(data_type, op, architecture);
-                    keys.insert(source.key("nvrtc 12.9").to_string());
-                    keys.insert(source.key("nvrtc 12.8").to_string());
-                    names.insert(source.name);
-                }
+        let pairs = DataType::ALL.into_iter().flat_map(|data_type| OPERATORS.map(|op| (data_type, op)));
+        let kernels = pairs
+            .flat_map(|(data_type, op)| {
+                [Kernel::Reduce(data_type, op), Kernel::Fold(data_type, op), Kernel::TwoShot(data_type, op)]
+            })
+            .chain([Kernel::Copy]);
+        for kernel in kernels {
+            for architecture in architectures {
+                let source = source(kernel, architecture);
+                keys.insert(source.key("nvrtc 12.9").to_string());
+                keys.insert(source.key("nvrtc 12.8").to_string());
+                names.insert(source.name);
             }
         }
-        assert_eq!((names.len(), keys.len()), (12 * 6, 12 * 6 * 2 * 2));
+        assert_eq!((names.len(), keys.len()), (12 * 6 * 3 + 1, (12 * 6 * 3 + 1) * 2 * 2));
         assert!(names.iter().all(|name| name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')));
     }
 
@@ -170,15 +217,14 @@ mod tests {
         assert_ne!(Source { options: vec!["-a-b".into()], ..made() }.key("compiler"), key);
         assert_ne!(Source { options: vec!["-a".into(), "-b".into(), String::new()], ..made() }.key("compiler"), key);
         assert_ne!(made().key("compiler "), key);
-        assert_eq!(source(DataType::F32, ReduceOp::PreMulSum(1), Architecture::new(8, 6)), {
-            source(DataType::F32, ReduceOp::PreMulSum(2), Architecture::new(8, 6))
-        });
+        let scaled = |factor| Kernel::TwoShot(DataType::F32, ReduceOp::PreMulSum(factor));
+        assert_eq!(source(scaled(1), Architecture::new(8, 6)), source(scaled(2), Architecture::new(8, 6)));
     }
 
     #[test]
     fn the_text_includes_nothing_and_nothing_is_computed_fast_and_loose() {
         assert!(!TEXT.contains("#include"));
-        let source = source(DataType::Bf16, ReduceOp::Avg, Architecture::new(10, 0));
+        let source = source(Kernel::Reduce(DataType::Bf16, ReduceOp::Avg), Architecture::new(10, 0));
         for option in ["--gpu-architecture=sm_100", "--fmad=false", "--ftz=false", "--prec-div=true"] {
             assert!(source.options.iter().any(|given| given == option), "{option}");
         }

@@ -189,6 +189,20 @@ impl Engine {
         })
     }
 
+    /// Takes in what other ranks have told, if nobody else does at present: which have left, or why nothing works any more.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn look(&self) -> Result<Vec<usize>> {
+        let Ok(mut core) = self.inner.core.try_lock() else { return Ok(Vec::new()) };
+        core.attend(&self.inner.attention)?;
+        if core.is_idle() {
+            core.look()?;
+        }
+        match &core.dead {
+            Some(error) => Err(error.clone()),
+            None => Ok(core.others().filter(|peer| core.witness.peers[*peer].left).collect()),
+        }
+    }
+
     /// Leaves in order and gives the links back, if another group of the same ranks may use them.
     pub(crate) fn retire(&mut self) -> Option<Endpoint> {
         if self.process != std::process::id() || self.driver == Driver::Steps {

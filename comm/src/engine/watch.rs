@@ -110,6 +110,19 @@ impl Core {
         }
     }
 
+    /// As [`Core::news`], where nobody sleeps in the endpoint, which is what finds out that there is any.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn look(&mut self) -> Result<()> {
+        self.endpoint.about_to_sleep();
+        let slept = self.endpoint.sleep(Duration::ZERO);
+        self.endpoint.awake();
+        slept.map_err(|error| {
+            let error = Error::new(ErrorKind::System, format!("looking for events failed: {error}"));
+            self.fail(error)
+        })?;
+        self.news(&[]).map(drop)
+    }
+
     /// Reads what peers have told on their control paths, and acts on it; whether there was anything. That a peer has left
     /// is only noted: what it sent before must be looked for first.
     pub(crate) fn news(&mut self, mine: &[Active]) -> Result<bool> {

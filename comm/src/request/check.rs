@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::needs::{Needs, apart, long_enough};
-use super::{Buffers, Counts, Request};
+use super::{Counts, Places, Request};
 use crate::collective::Collective;
 use crate::engine::{Extent, Fingerprint, Shape};
 use crate::error::{Error, Result};
@@ -44,7 +44,14 @@ fn bytes_of(count: usize, size: usize, what: &str) -> Result<usize> {
 
 impl Request<'_> {
     /// Checks everything that one rank can check alone. Nothing has moved when it returns an error.
-    pub(crate) fn check(mut self, me: usize, ranks: usize) -> Result<Sound> {
+    pub(crate) fn check(self, me: usize, ranks: usize) -> Result<Sound> {
+        self.over(|mut buffers| buffers.places()).check_places(me, ranks)
+    }
+}
+
+impl Request<'_, Places> {
+    /// As [`Request::check`], wherever the buffers are.
+    pub(crate) fn check_places(self, me: usize, ranks: usize) -> Result<Sound> {
         let collective = self.collective;
         self.check_ranks(me, ranks)?;
         let size = self.data_type.size();
@@ -53,7 +60,7 @@ impl Request<'_> {
             return Err(Error::invalid(format!("{collective} takes one count, not a list of counts")));
         }
         let mut message = (0, 0);
-        let in_place = matches!(self.buffers, Buffers::InPlace(_));
+        let in_place = matches!(self.buffers, Places::InPlace(_));
         let (extent, pairs, count, message_bytes) = match self.counts {
             Some(counts) => self.uneven(counts, me, ranks)?,
             None if has_blocks => {
@@ -98,18 +105,13 @@ impl Request<'_> {
         match (self.collective, &self.buffers) {
             (Collective::Send, _) => Ok((count, 0)),
             (Collective::Recv, _) => Ok((0, count)),
-            (_, Buffers::Separate { input, output }) => {
+            (_, Places::Separate { input: (_, input), output: (_, output) }) => {
                 let whole = |bytes: usize| bytes.is_multiple_of(size).then_some(bytes / size);
-                whole(input.len()).zip(whole(output.len())).ok_or_else(|| {
-                    let cause = format!(
-                        "buffers of {} and {} bytes hold no whole elements of {size}",
-                        input.len(),
-                        output.len()
-                    );
-                    Error::invalid(cause)
+                whole(*input).zip(whole(*output)).ok_or_else(|| {
+                    Error::invalid(format!("buffers of {input} and {output} bytes hold no whole elements of {size}"))
                 })
             }
-            (_, Buffers::InPlace(_)) => Err(Error::invalid("send_recv needs input and output apart")
+            (_, Places::InPlace(_)) => Err(Error::invalid("send_recv needs input and output apart")
                 .hint("pass two buffers; what leaves would be overwritten by what arrives")),
         }
     }
@@ -191,7 +193,7 @@ impl Request<'_> {
     /// The addresses, once the buffers are found long enough for what this rank reads and writes.
     #[allow(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
     fn places(
-        &mut self,
+        &self,
         me: usize,
         ranks: usize,
         extent: &Extent,
@@ -199,21 +201,17 @@ impl Request<'_> {
     ) -> Result<((*const u8, usize), (*mut u8, usize))> {
         let collective = self.collective;
         let needs = Needs::of(collective, me, self.root, ranks, extent, size);
-        match &mut self.buffers {
-            Buffers::Separate { input, output } => {
-                long_enough(collective, "input", input.len(), needs.input)?;
-                long_enough(collective, "output", output.len(), needs.output)?;
+        match self.buffers {
+            Places::Separate { input, output } => {
+                long_enough(collective, "input", input.1, needs.input)?;
+                long_enough(collective, "output", output.1, needs.output)?;
                 apart(collective, input, output)?;
-                Ok(((input.as_ptr(), input.len()), (output.as_mut_ptr(), output.len())))
+                Ok((input, output))
             }
-            Buffers::InPlace(buffer) => {
-                long_enough(collective, "buffer", buffer.len(), needs.input.max(needs.output))?;
-                let start = buffer.as_mut_ptr();
-                let inside = |range: &Range<usize>| {
-                    // SAFETY: the range was checked to be inside the buffer by `long_enough`: every block is.
-                    (unsafe { start.add(range.start) }, range.len())
-                };
-                let whole = 0..buffer.len();
+            Places::InPlace((start, bytes)) => {
+                long_enough(collective, "buffer", bytes, needs.input.max(needs.output))?;
+                let inside = |range: &Range<usize>| (start.wrapping_add(range.start), range.len());
+                let whole = 0..bytes;
                 let (input, output) = match collective {
                     Collective::AllGather => (needs.block_in_output.clone(), whole.clone()),
                     Collective::Gather if me == self.root => (needs.block_in_output.clone(), whole.clone()),

@@ -2,6 +2,7 @@
 
 mod check;
 mod needs;
+mod touched;
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ pub(crate) use check::Sound;
 ///
 /// Typed methods of [`crate::Communicator`] build these; programs that learn types and operators at run time may build
 /// them themselves and pass them to [`crate::Communicator::run`].
-#[derive(Debug)]
-pub struct Request<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a, B = Buffers<'a>> {
     /// What to do.
     pub collective: Collective,
     /// What the elements are.
@@ -30,7 +31,7 @@ pub struct Request<'a> {
     /// `send_recv` doesn't look at it: its lengths are those of the buffers.
     pub count: usize,
     /// Where the elements are and go.
-    pub buffers: Buffers<'a>,
+    pub buffers: B,
     /// Blocks of different lengths, for the collectives that have blocks. Then `count` is not looked at.
     pub counts: Option<Counts<'a>>,
 }
@@ -57,6 +58,24 @@ impl Buffers<'_> {
             Buffers::InPlace(buffer) => (buffer.as_ptr().addr(), buffer.as_ptr().addr()),
         }
     }
+
+    fn places(&mut self) -> Places {
+        match self {
+            Buffers::Separate { input, output } => {
+                Places::Separate { input: (input.as_ptr(), input.len()), output: (output.as_mut_ptr(), output.len()) }
+            }
+            Buffers::InPlace(buffer) => Places::InPlace((buffer.as_mut_ptr(), buffer.len())),
+        }
+    }
+}
+
+/// The buffers of a call by address and length, in whatever memory they are: nothing is read or written through this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Places {
+    /// Input and output apart.
+    Separate { input: (*const u8, usize), output: (*mut u8, usize) },
+    /// One buffer for both.
+    InPlace((*mut u8, usize)),
 }
 
 /// Lengths and places of uneven blocks, in elements, one per rank.
@@ -85,34 +104,40 @@ pub struct CallOptions {
     pub algorithm: Option<String>,
 }
 
-impl<'a> Request<'a> {
+impl<'a, B> Request<'a, B> {
     /// A request with root 0, source 0, the sum, and blocks of one length.
     #[must_use]
-    pub fn new(collective: Collective, data_type: DataType, count: usize, buffers: Buffers<'a>) -> Request<'a> {
+    pub fn new(collective: Collective, data_type: DataType, count: usize, buffers: B) -> Self {
         Request { collective, data_type, op: ReduceOp::Sum, root: 0, source: 0, count, buffers, counts: None }
     }
 
     /// The same with another operator.
     #[must_use]
-    pub fn op(self, op: ReduceOp) -> Request<'a> {
+    pub fn op(self, op: ReduceOp) -> Self {
         Request { op, ..self }
     }
 
     /// The same with another root, or peer.
     #[must_use]
-    pub fn root(self, root: usize) -> Request<'a> {
+    pub fn root(self, root: usize) -> Self {
         Request { root, ..self }
     }
 
     /// The same with another peer to receive from.
     #[must_use]
-    pub fn source(self, source: usize) -> Request<'a> {
+    pub fn source(self, source: usize) -> Self {
         Request { source, ..self }
     }
 
     /// The same with blocks of different lengths.
     #[must_use]
-    pub fn counts(self, counts: Counts<'a>) -> Request<'a> {
+    pub fn counts(self, counts: Counts<'a>) -> Self {
         Request { counts: Some(counts), ..self }
+    }
+
+    /// The same call over other buffers.
+    pub(crate) fn over<C>(self, buffers: impl FnOnce(B) -> C) -> Request<'a, C> {
+        let Request { collective, data_type, op, root, source, count, buffers: old, counts } = self;
+        Request { collective, data_type, op, root, source, count, buffers: buffers(old), counts }
     }
 }

@@ -70,12 +70,13 @@ pub(super) fn long_enough(collective: Collective, which: &str, bytes: usize, nee
 }
 
 /// Safe code can't lend overlapping buffers; foreign code can.
-pub(super) fn apart(collective: Collective, input: &[u8], output: &[u8]) -> Result<()> {
-    let (a, b) = (input.as_ptr_range(), output.as_ptr_range());
-    if input.is_empty() || output.is_empty() || a.end <= b.start || b.end <= a.start {
+pub(super) fn apart(collective: Collective, input: (*const u8, usize), output: (*mut u8, usize)) -> Result<()> {
+    let range = |start: usize, bytes: usize| start..start.saturating_add(bytes);
+    let (a, b) = (range(input.0.addr(), input.1), range(output.0.addr(), output.1));
+    if a.is_empty() || b.is_empty() || a.end <= b.start || b.end <= a.start {
         return Ok(());
     }
-    let bytes = (a.end as usize).min(b.end as usize) - (a.start as usize).max(b.start as usize);
+    let bytes = a.end.min(b.end) - a.start.max(b.start);
     Err(Error::invalid(format!("input and output of {collective} overlap by {bytes} bytes"))
         .hint("pass one buffer as in place, or two apart"))
 }

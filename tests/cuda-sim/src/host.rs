@@ -4,6 +4,7 @@
 //! options define. The alignment sanitizer counts what would end a launch on a GPU.
 
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -11,43 +12,47 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use libloading::Library;
-use paceline_comm::device::{Architecture, Arguments, Source, source};
-use paceline_comm::{DataType, ReduceOp};
+use paceline_comm::device::{Architecture, Grid, Kernel, Source, source};
 
-use crate::{OPERATORS, kernels};
+use crate::{collectives, reductions};
 
 /// A kernel's launch: its argument, the number of blocks and the threads of each. Returns how many addresses were
 /// misaligned.
-type Launch = unsafe extern "C" fn(*const Arguments, u32, u32) -> usize;
+type Launch = unsafe extern "C" fn(*const c_void, u32, u32) -> usize;
 
-/// All kernels, loaded.
+/// Kernels, loaded.
 pub struct Host {
-    launches: BTreeMap<String, Launch>,
+    /// Each kernel's launch, and the bytes of its argument, by its name.
+    launches: BTreeMap<String, (Launch, usize)>,
     /// The functions are in it.
     _library: Library,
 }
 
-/// How many threads a launch has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Grid {
-    /// The blocks.
-    pub blocks: u32,
-    /// The threads of each block.
-    pub threads: u32,
-}
+/// How many sources the kernels are spread over.
+const UNITS: usize = 12;
 
 impl Host {
-    /// The kernels, built when they are first asked for, or why they can't be: there is no C++ compiler.
+    /// The kernels that need no peers, built when they are first asked for, or why they can't be: there is no C++ compiler.
     ///
     /// # Panics
     ///
     /// When there is a compiler, and it refuses the kernels.
-    pub fn get() -> Result<&'static Host, String> {
-        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(Host::build);
+    pub fn reductions() -> Result<&'static Host, String> {
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| Host::build(reductions().collect()));
         HOST.as_ref().map_err(Clone::clone)
     }
 
-    fn build() -> Result<Host, String> {
+    /// The kernels of collectives, likewise.
+    ///
+    /// # Panics
+    ///
+    /// As [`Host::reductions`].
+    pub fn collectives() -> Result<&'static Host, String> {
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| Host::build(collectives().collect()));
+        HOST.as_ref().map_err(Clone::clone)
+    }
+
+    fn build(kernels: Vec<Kernel>) -> Result<Host, String> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         if let Err(error) = Command::new(&compiler).arg("--version").output() {
             return Err(format!("no C++ compiler ({compiler}: {error})"));
@@ -56,13 +61,13 @@ impl Host {
         let write = |name: &str, text: &str| fs::write(room.path().join(name), text).expect("a source is written");
         write("cuda.h", include_str!("../host/cuda.h"));
         write("misaligned.cpp", include_str!("../host/misaligned.cpp"));
-        let of = |data_type, op| source(data_type, op, Architecture::new(9, 0));
-        write("kernels.cuh", of(DataType::F32, ReduceOp::Sum).text);
+        let sources: Vec<Source> = kernels.iter().map(|kernel| source(*kernel, Architecture::new(9, 0))).collect();
+        write("kernels.cuh", sources[0].text);
         let mut objects = vec!["misaligned".to_owned()];
-        for data_type in DataType::ALL {
-            let units = OPERATORS.map(|op| unit(&of(data_type, op)));
-            write(&format!("{data_type}.cpp"), &format!("#include \"cuda.h\"\n{}", units.concat()));
-            objects.push(data_type.to_string());
+        for (number, share) in sources.chunks(sources.len().div_ceil(UNITS)).enumerate() {
+            let units: String = share.iter().map(unit).collect();
+            write(&format!("unit{number}.cpp"), &format!("#include \"cuda.h\"\n{units}"));
+            objects.push(format!("unit{number}"));
         }
         compile(&compiler, room.path(), &objects);
         let objects: Vec<String> = objects.iter().map(|name| format!("{name}.o")).collect();
@@ -70,11 +75,14 @@ impl Host {
         finish(link.current_dir(room.path()).args(["-shared", "-o", "kernels.so"]).args(objects));
         // SAFETY: nothing runs when this library is loaded.
         let library = unsafe { Library::new(room.path().join("kernels.so")) }.expect("what was linked can be loaded");
-        let launches = kernels().map(|(data_type, op)| {
-            let name = of(data_type, op).name;
-            // SAFETY: `unit` defines the function with these arguments.
-            let launch = *unsafe { library.get::<Launch>(format!("launch_{name}")) }.expect("every kernel is there");
-            (name, launch)
+        let launches = sources.into_iter().map(|Source { name, .. }| {
+            // SAFETY: `PACELINE_LAUNCH` in `host/cuda.h` defines the two with these types.
+            let (launch, bytes) = unsafe {
+                let launch = library.get::<Launch>(format!("launch_{name}")).expect("every kernel is there");
+                let bytes = library.get::<*const usize>(format!("size_{name}")).expect("and its argument's size");
+                (*launch, **bytes)
+            };
+            (name, (launch, bytes))
         });
         Ok(Host { launches: launches.collect(), _library: library })
     }
@@ -83,12 +91,17 @@ impl Host {
     ///
     /// # Safety
     ///
-    /// The addresses in `arguments` are those of arrays of this process, as long as `arguments` says, of elements of
-    /// `data_type`, and nobody else uses them meanwhile.
-    pub unsafe fn launch(&self, data_type: DataType, op: ReduceOp, arguments: &Arguments, grid: Grid) -> usize {
-        let launch = self.launches[&source(data_type, op, Architecture::new(9, 0)).name];
+    /// `arguments` are the kernel's, the addresses in it are those of memory of this process, as long as the arguments say,
+    /// and nobody uses it meanwhile but launches of the same collective.
+    ///
+    /// # Panics
+    ///
+    /// When the kernel's argument has another size.
+    pub unsafe fn launch<A>(&self, kernel: Kernel, arguments: &A, grid: Grid) -> usize {
+        let (launch, bytes) = self.launches[&kernel.name()];
+        assert_eq!(bytes, size_of::<A>(), "the argument of {}", kernel.name());
         // SAFETY: the caller keeps what the kernel asks.
-        unsafe { launch(arguments, grid.blocks, grid.threads) }
+        unsafe { launch((&raw const *arguments).cast(), grid.blocks, grid.threads) }
     }
 }
 
@@ -105,13 +118,8 @@ fn unit(source: &Source) -> String {
     for (name, value) in &macros {
         writeln!(unit, "#define {name} {value}").expect("a string takes everything");
     }
-    write!(
-        unit,
-        "namespace in_{name} {{\n#include \"kernels.cuh\"\n\
-         extern \"C\" unsigned long launch_{name}(const paceline::Arguments *arguments, unsigned blocks, unsigned threads) {{\n\
-         return launched(blocks, threads, [=] {{ {name}(*arguments); }});\n}}\n}}\n"
-    )
-    .expect("a string takes everything");
+    write!(unit, "namespace in_{name} {{\n#include \"kernels.cuh\"\nPACELINE_LAUNCH({name})\n}}\n")
+        .expect("a string takes everything");
     for (name, _) in &macros {
         writeln!(unit, "#undef {name}").expect("a string takes everything");
     }

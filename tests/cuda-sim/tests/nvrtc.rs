@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use paceline_comm::device::{Architecture, Cache, Source, source};
+use paceline_comm::device::{Architecture, Cache, Kernel, Source, source};
 use paceline_comm::{DataType, ReduceOp};
-use paceline_cuda_sim::kernels;
 use paceline_cuda_sim::nvrtc::{Compiled, Nvrtc};
+use paceline_cuda_sim::{collectives, reductions};
 use paceline_tests::is_asked_for;
 
 const ARCHITECTURES: [Architecture; 7] = [
@@ -26,15 +26,27 @@ fn nvrtc() -> Option<Nvrtc> {
     Nvrtc::find().map_err(|reason| println!("skipped: {reason}")).ok()
 }
 
-/// Every kernel for one architecture and for one of the others, or with `PACELINE_FULL` for all.
+/// The reductions for one architecture and for one of the others each; of the collectives' kernels, which are made of the same
+/// parts, some of every kind, element type, operator and architecture. With `PACELINE_FULL` all for all.
 fn sample() -> Vec<Source> {
     let is_full = is_asked_for("PACELINE_FULL");
     let mut sample = Vec::new();
-    for (number, (data_type, op)) in kernels().enumerate() {
+    for (number, kernel) in reductions().enumerate() {
         for (place, architecture) in ARCHITECTURES.into_iter().enumerate() {
             // Seven architectures and six operators: in the rows one after the other each meets each.
             if is_full || place == WHOLE || place == number % ARCHITECTURES.len() {
-                sample.push(source(data_type, op, architecture));
+                sample.push(source(kernel, architecture));
+            }
+        }
+    }
+    for (number, kernel) in collectives().enumerate() {
+        // Six operators to each type, twelve types to each kind.
+        let (operator, data_type, kind) = (number % 6, number / 6 % 12, number / 72);
+        let is_drawn = operator == (data_type + 3 * kind) % 6;
+        for (place, architecture) in ARCHITECTURES.into_iter().enumerate() {
+            let is_place = place == (data_type + 4 * kind) % ARCHITECTURES.len();
+            if is_full || kernel == Kernel::Copy || (is_drawn && is_place) {
+                sample.push(source(kernel, architecture));
             }
         }
     }
@@ -78,12 +90,17 @@ fn check(source: &Source, Compiled { ptx, cubin }: &Compiled) {
         let is_whole = |line: &str| line.trim_start().starts_with(access) && line.contains(".v2.");
         assert!(ptx.lines().any(is_whole), "{what}: {access} of 16 bytes is missing");
     }
+    // What ranks tell each other, and no more often than it must be.
+    let meets = !source.name.starts_with("paceline_reduce");
+    for order in ["st.release.sys", "ld.acquire.sys", "atom.acq_rel.gpu"] {
+        assert_eq!(ptx.contains(order), meets, "{what}: {order}");
+    }
 }
 
 #[test]
 fn what_does_not_compile_is_reported_with_the_compilers_words() {
     let Some(nvrtc) = nvrtc() else { return };
-    let sound = source(DataType::F32, ReduceOp::Sum, Architecture::new(9, 0));
+    let sound = source(Kernel::Reduce(DataType::F32, ReduceOp::Sum), Architecture::new(9, 0));
     let broken = Source { text: "extern \"C\" __global__ void f() { missing(); }", ..sound.clone() };
     let error = nvrtc.compile(&broken).err().expect("it can't be compiled");
     assert!(error.contains("missing"), "{error}");
@@ -95,7 +112,7 @@ fn what_does_not_compile_is_reported_with_the_compilers_words() {
 fn a_compiled_kernel_is_kept() {
     let Some(nvrtc) = nvrtc() else { return };
     let room = tempfile::tempdir().expect("a folder");
-    let source = source(DataType::Bf16, ReduceOp::Avg, Architecture::new(8, 0));
+    let source = source(Kernel::Reduce(DataType::Bf16, ReduceOp::Avg), Architecture::new(8, 0));
     let key = source.key(&nvrtc.name());
     let cubin = nvrtc.compile(&source).expect("it compiles").cubin;
     Cache::at(room.path()).put(&key, &cubin);

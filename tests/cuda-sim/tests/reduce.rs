@@ -1,49 +1,17 @@
 //! The kernels, run on the host, against the host's own reductions: every bit.
 
-use paceline_comm::device::Arguments;
+use paceline_comm::device::{self, Arguments, Grid};
 use paceline_comm::reduce::Kernel;
 use paceline_comm::{DataType, ReduceOp};
 use paceline_cuda_sim::OPERATORS;
-use paceline_cuda_sim::host::{Grid, Host};
+use paceline_cuda_sim::host::Host;
+use paceline_cuda_sim::room::Room;
 use paceline_tests::noise::noise;
 use paceline_tests::{Random, seed};
 
 const LENGTHS: [usize; 6] = [0, 1, 7, 33, 1000, 4099];
 const GRIDS: [Grid; 3] =
     [Grid { blocks: 1, threads: 1 }, Grid { blocks: 3, threads: 32 }, Grid { blocks: 7, threads: 13 }];
-const GUARD: u8 = 0xa5;
-
-/// Where elements lie: `bytes` bytes at `offset` from an address that is a multiple of 64, guarded on both sides.
-struct Room {
-    storage: Vec<u8>,
-    start: usize,
-    bytes: usize,
-}
-
-impl Room {
-    fn new(offset: usize, content: &[u8]) -> Room {
-        let mut storage = vec![GUARD; content.len() + offset + 192];
-        let start = 64 + storage.as_ptr().align_offset(64) + offset;
-        storage[start..start + content.len()].copy_from_slice(content);
-        Room { storage, start, bytes: content.len() }
-    }
-
-    fn address(&mut self) -> u64 {
-        self.storage[self.start..].as_mut_ptr() as u64
-    }
-
-    fn check(&self, size: usize, want: &[u8], what: &str) {
-        let end = self.start + self.bytes;
-        let have = &self.storage[self.start..end];
-        if let Some(at) = have.iter().zip(want).position(|(have, want)| have != want) {
-            let element = at / size * size..(at / size + 1) * size;
-            let (have, want) = (&have[element.clone()], &want[element]);
-            panic!("{what}: element {} is {have:02x?} and should be {want:02x?} (seed {})", at / size, seed());
-        }
-        let guards = self.storage[..self.start].iter().chain(&self.storage[end..]);
-        assert!(guards.copied().all(|byte| byte == GUARD), "{what}: wrote outside the target");
-    }
-}
 
 /// One launch: what is folded, how, and where everything lies.
 struct Launch<'a> {
@@ -121,7 +89,7 @@ impl Launch<'_> {
             arguments = arguments.dividing(ranks);
         }
         // SAFETY: the rooms hold that many elements, and belong to this thread.
-        let misaligned = unsafe { host.launch(self.data_type, self.op, &arguments, self.grid) };
+        let misaligned = unsafe { host.launch(device::Kernel::Reduce(self.data_type, self.op), &arguments, self.grid) };
         let what = format!(
             "{} {}, {} sources of {} elements at {:?}, target at {} ({:?}), factors {:x?}, ranks {:?}, {:?}",
             self.data_type,
@@ -146,7 +114,7 @@ impl Launch<'_> {
 
 /// The kernels, or a line that says why not.
 fn host() -> Option<&'static Host> {
-    Host::get().map_err(|reason| println!("skipped: {reason}")).ok()
+    Host::reductions().map_err(|reason| println!("skipped: {reason}")).ok()
 }
 
 /// Sixteen sources of arbitrary elements.
@@ -302,7 +270,7 @@ fn known_answers() {
             arguments = arguments.dividing(ranks);
         }
         // SAFETY: the rooms hold 35 elements, and belong to this thread.
-        let misaligned = unsafe { host.launch(data_type, op, &arguments, GRIDS[1]) };
+        let misaligned = unsafe { host.launch(device::Kernel::Reduce(data_type, op), &arguments, GRIDS[1]) };
         assert_eq!(misaligned, 0, "{data_type} {op}: misaligned accesses");
         target
     };

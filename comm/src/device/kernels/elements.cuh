@@ -6,7 +6,8 @@
 // An element type has `Bits` (as it lies in memory), `Wide` (what is added and multiplied) and `Key` (what is compared):
 // a signed number, or an unsigned one for unsigned integers, with the elements' order.
 
-#define PACELINE_DEVICE __device__ __forceinline__ static
+#define PACELINE_INLINE __device__ __forceinline__
+#define PACELINE_DEVICE PACELINE_INLINE static
 
 namespace paceline {
 

@@ -24,62 +24,28 @@ struct Arguments {
 
 static_assert(sizeof(Arguments) == 288, "the arguments are those of the host");
 
-struct alignas(16) Pack {
-    Bits64 words[2];
-};
-
-template <class Bits, int N> PACELINE_DEVICE void load(Bits (&elements)[N], const void *array, Bits64 at) {
-    const Bits *from = (const Bits *)array + at;
-    if constexpr (N == 1) {
-        elements[0] = *from;
-    } else {
-        const int per_word = 8 / sizeof(Bits);
-        const Pack pack = *(const Pack *)from;
+// elements *= the number whose bits are the low ones of `factor`, and rounded.
+template <class E, int N> PACELINE_DEVICE void scale(typename E::Bits (&elements)[N], Bits64 factor) {
+    const typename E::Wide wide = E::widen((typename E::Bits)factor);
 #pragma unroll
-        for (int lane = 0; lane < N; lane++)
-            elements[lane] = (Bits)(pack.words[lane / per_word] >> (8 * sizeof(Bits) * (lane % per_word)));
-    }
+    for (int lane = 0; lane < N; lane++)
+        elements[lane] = E::narrow(E::mul(E::widen(elements[lane]), wide));
 }
 
-template <class Bits, int N> PACELINE_DEVICE void store(void *array, Bits64 at, const Bits (&elements)[N]) {
-    Bits *to = (Bits *)array + at;
-    if constexpr (N == 1) {
-        *to = elements[0];
-    } else {
-        const int per_word = 8 / sizeof(Bits);
-        Pack pack = {{0, 0}};
-#pragma unroll
-        for (int lane = 0; lane < N; lane++)
-            pack.words[lane / per_word] |= (Bits64)elements[lane] << (8 * sizeof(Bits) * (lane % per_word));
-        *(Pack *)to = pack;
-    }
-}
-
-// N elements of one source, each times the source's factor and rounded, if it has one.
-template <class E, class O, int N>
-PACELINE_DEVICE void operand(typename E::Bits (&elements)[N], const Arguments &arguments, Bits32 source, Bits64 at) {
-    load(elements, arguments.sources[source], at);
-    if constexpr (O::SCALES) {
-        if ((arguments.scaled >> source) & 1u) {
-            const typename E::Wide factor = E::widen((typename E::Bits)arguments.factors[source]);
-#pragma unroll
-            for (int lane = 0; lane < N; lane++)
-                elements[lane] = E::narrow(E::mul(E::widen(elements[lane]), factor));
-        }
-    }
-}
-
-// N elements from `at` on. One source comes through as it is, a NaN's payload included.
-template <class E, class O, int N> PACELINE_DEVICE void fold(const Arguments &arguments, Bits64 at) {
-    typename E::Bits elements[N];
-    operand<E, O>(elements, arguments, 0, at);
-    if (arguments.n_sources > 1) {
+// elements = source 0 (op) source 1 (op) ..., divided by `ranks` for an average unless that is 0. `take(elements)` of
+// `sources` gives the elements of one source after the other. One source comes through as it is, a NaN's payload
+// included.
+template <class E, class O, int N, class Sources>
+PACELINE_DEVICE void fold(typename E::Bits (&elements)[N], Sources &sources, Bits32 n_sources, Bits32 ranks) {
+    sources.take(elements);
+    if (n_sources > 1) {
         typename O::Carry carry[N];
 #pragma unroll
         for (int lane = 0; lane < N; lane++)
             carry[lane] = O::lift(elements[lane]);
-        for (Bits32 source = 1; source < arguments.n_sources; source++) {
-            operand<E, O>(elements, arguments, source, at);
+#pragma unroll 1
+        for (Bits32 source = 1; source < n_sources; source++) {
+            sources.take(elements);
 #pragma unroll
             for (int lane = 0; lane < N; lane++)
                 carry[lane] = O::join(carry[lane], O::lift(elements[lane]));
@@ -89,36 +55,73 @@ template <class E, class O, int N> PACELINE_DEVICE void fold(const Arguments &ar
             elements[lane] = O::lower(carry[lane]);
     }
     if constexpr (O::DIVIDES) {
-        if (arguments.ranks != 0) {
+        if (ranks != 0) {
 #pragma unroll
             for (int lane = 0; lane < N; lane++)
-                elements[lane] = E::average(elements[lane], arguments.ranks);
+                elements[lane] = E::average(elements[lane], ranks);
         }
     }
-    store(arguments.target, at, elements);
+}
+
+// N elements from `at` on of one array after the other, each times its factor and rounded, if it has one.
+template <class E, class O> struct Arrays {
+    const Arguments &given;
+    const Bits64 at;
+    Bits32 source;
+
+    template <int N> PACELINE_INLINE void take(typename E::Bits (&elements)[N]) {
+        const typename E::Bits *const from = (const typename E::Bits *)given.sources[source] + at;
+        if constexpr (N == 1) {
+            elements[0] = *from;
+        } else {
+            const Pack pack = *(const Pack *)from;
+            unpack(elements, pack);
+        }
+        if constexpr (O::SCALES) {
+            if ((given.scaled >> source) & 1u)
+                scale<E>(elements, given.factors[source]);
+        }
+        source++;
+    }
+};
+
+template <class E, class O, int N> PACELINE_DEVICE void fold_at(const Arguments &given, Bits64 at) {
+    typename E::Bits elements[N];
+    Arrays<E, O> arrays = {given, at, 0};
+    fold<E, O>(elements, arrays, given.n_sources, given.ranks);
+    typename E::Bits *const to = (typename E::Bits *)given.target + at;
+    if constexpr (N == 1)
+        *to = elements[0];
+    else
+        *(Pack *)to = packed(elements);
 }
 
 // The elements before the first 16 bytes that can be read at once: all, if the pointers don't lie alike.
-template <class Bits> PACELINE_DEVICE Bits64 head(const Arguments &arguments) {
-    const Bits64 target = (Bits64)arguments.target;
-    for (Bits32 source = 0; source < arguments.n_sources; source++)
-        if (((Bits64)arguments.sources[source] ^ target) & 15u)
-            return arguments.elements;
+template <class Bits> PACELINE_DEVICE Bits64 head(const Arguments &given) {
+    const Bits64 target = (Bits64)given.target;
+    for (Bits32 source = 0; source < given.n_sources; source++)
+        if (((Bits64)given.sources[source] ^ target) & 15u)
+            return given.elements;
     const Bits64 unaligned = ((0u - target) & 15u) / sizeof(Bits);
-    return unaligned < arguments.elements ? unaligned : arguments.elements;
+    return unaligned < given.elements ? unaligned : given.elements;
 }
 
-template <class E, class O> PACELINE_DEVICE void fold_all(const Arguments &arguments) {
-    const int per_pack = 16 / sizeof(typename E::Bits);
-    const Bits64 thread = (Bits64)blockIdx.x * blockDim.x + threadIdx.x;
-    const Bits64 threads = (Bits64)gridDim.x * blockDim.x;
-    const Bits64 before = head<typename E::Bits>(arguments);
-    const Bits64 packs = (arguments.elements - before) / per_pack;
-    const Bits64 singles = arguments.elements - packs * per_pack;
-    for (Bits64 pack = thread; pack < packs; pack += threads)
-        fold<E, O, per_pack>(arguments, before + pack * per_pack);
-    for (Bits64 single = thread; single < singles; single += threads)
-        fold<E, O, 1>(arguments, single < before ? single : single + packs * per_pack);
-}
+// The kernel that folds arrays that this GPU can read, without a word to anybody.
+struct Reduce {
+    typedef Arguments Given;
+
+    template <class E, class O> PACELINE_DEVICE void run(const Arguments &given) {
+        const int per_pack = 16 / sizeof(typename E::Bits);
+        const Bits64 thread = (Bits64)blockIdx.x * blockDim.x + threadIdx.x;
+        const Bits64 threads = (Bits64)gridDim.x * blockDim.x;
+        const Bits64 before = head<typename E::Bits>(given);
+        const Bits64 packs = (given.elements - before) / per_pack;
+        const Bits64 singles = given.elements - packs * per_pack;
+        for (Bits64 pack = thread; pack < packs; pack += threads)
+            fold_at<E, O, per_pack>(given, before + pack * per_pack);
+        for (Bits64 single = thread; single < singles; single += threads)
+            fold_at<E, O, 1>(given, single < before ? single : single + packs * per_pack);
+    }
+};
 
 }  // namespace paceline

@@ -1,0 +1,127 @@
+//! Boards: the memory that each rank lends its peers, and where everything lies in it.
+
+use crate::error::{Error, Result};
+
+/// How a rank's board is laid out: a head with its flags, and two halves of cells. The same on all ranks.
+///
+/// A board is memory of its owner's device, mapped by all peers, at an address that is a multiple of 256. It is all zeros
+/// before the first launch, and a launch that failed leaves it unusable: `kernels/README.md` says what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Board {
+    blocks: u32,
+    room: u64,
+}
+
+impl Board {
+    /// The most ranks that share boards.
+    pub const RANKS_MAX: usize = 16;
+
+    /// The most blocks of a launch.
+    pub const BLOCKS_MAX: u32 = 64;
+
+    /// Scratch for any job: a step of all blocks then moves up to 16 MiB, which takes tens of microseconds at some hundred GB/s,
+    /// beside which the few of a meeting count little; and both halves stay in the cache of a large GPU.
+    pub const SCRATCH: u64 = 32 << 20;
+
+    /// Where the last step of the launches that have ended lies: a `u32` that the kernels count on.
+    pub const STEP_AT: u64 = 0;
+
+    /// Where the cells begin; the flags, eight bytes each, lie between byte 256 and here.
+    pub const CELLS_AT: u64 = 256 + 8 * Board::BLOCKS_MAX as u64 * Board::RANKS_MAX as u64;
+
+    /// What a block needs at least: a cell of 16 bytes for each rank, and one for what it folds itself.
+    const ROOM_MIN: u64 = (Board::RANKS_MAX as u64 + 1) * 16;
+
+    /// What the cells of one block are aligned to.
+    const ROOM_STEP: u64 = 128;
+
+    /// A board with `scratch` bytes of cells, for launches of up to `blocks` blocks.
+    ///
+    /// # Errors
+    ///
+    /// More blocks than [`Board::BLOCKS_MAX`], or none, or too few bytes for them.
+    pub fn new(scratch: u64, blocks: u32) -> Result<Board> {
+        if blocks == 0 || blocks > Board::BLOCKS_MAX {
+            let cause = format!("a board for launches of {blocks} blocks");
+            return Err(Error::invalid(cause).hint(format!("choose 1 to {} blocks", Board::BLOCKS_MAX)));
+        }
+        let room = scratch / 2 / u64::from(blocks) / Board::ROOM_STEP * Board::ROOM_STEP;
+        if room < Board::ROOM_MIN {
+            let needed = 2 * u64::from(blocks) * Board::ROOM_MIN.next_multiple_of(Board::ROOM_STEP);
+            let cause = format!("{scratch} bytes of scratch have no room for the cells of {blocks} blocks");
+            return Err(Error::invalid(cause).hint(format!("give at least {needed} bytes, or fewer blocks")));
+        }
+        if room > u64::from(u32::MAX) {
+            let cause = format!("{scratch} bytes of scratch for {blocks} blocks");
+            return Err(Error::invalid(cause).hint("a block has use for 4 GiB at most; some MiB are enough"));
+        }
+        Ok(Board { blocks, room })
+    }
+
+    /// The bytes of a whole board.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        Board::CELLS_AT + 2 * self.half()
+    }
+
+    /// The most blocks of a launch over these boards.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The bytes of one block's cells in one half.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// The bytes of all cells of one half.
+    #[must_use]
+    pub fn half(&self) -> u64 {
+        self.room * u64::from(self.blocks)
+    }
+
+    /// Where in a board a block's flag from a peer lies: the peer's step in the upper half of eight bytes, the digest of its
+    /// call in the lower.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such block or peer.
+    #[must_use]
+    pub fn flag_at(block: u32, peer: usize) -> u64 {
+        assert!(block < Board::BLOCKS_MAX && peer < Board::RANKS_MAX, "block {block}, peer {peer}");
+        256 + 8 * (u64::from(block) * Board::RANKS_MAX as u64 + peer as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_and_blocks_have_room_of_their_own() {
+        let board = Board::new(1 << 20, 64).expect("room");
+        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 256 + 8192 + (1 << 20)));
+        // What is left over is left.
+        let board = Board::new(100_000, 3).expect("room");
+        assert_eq!((board.room(), board.half()), (16_640, 49_920));
+        assert_eq!(Board::flag_at(0, 0), 256);
+        assert_eq!(Board::flag_at(63, 15) + 8, Board::CELLS_AT);
+    }
+
+    #[test]
+    fn boards_that_are_too_small_or_too_wide_are_refused() {
+        assert_eq!(Board::new(2 * 384, 1).expect("just enough").room(), 384);
+        for (scratch, blocks, says) in [
+            (2 * 384 - 1, 1, "give at least 768 bytes"),
+            (0, 64, "give at least 49152 bytes"),
+            (1 << 20, 0, "choose 1 to 64 blocks"),
+            (1 << 20, 65, "choose 1 to 64 blocks"),
+            (1 << 40, 1, "some MiB are enough"),
+        ] {
+            let error = Board::new(scratch, blocks).expect_err("no board");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a launch of a collective over boards is given, laid out as the kernels read it.
+
+use super::Board;
+
+const RANKS: usize = Board::RANKS_MAX;
+
+/// The one argument of [`Kernel::Fold`](super::Kernel::Fold), [`Kernel::TwoShot`](super::Kernel::TwoShot) and
+/// [`Kernel::Copy`](super::Kernel::Copy); `PeerArguments` in `kernels/board.cuh` is the same, and says what each field is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct PeerArguments {
+    pub(super) boards: [u64; RANKS],
+    pub(super) sources: [u64; RANKS],
+    pub(super) outgoing: [u64; RANKS],
+    pub(super) targets: [u64; RANKS],
+    pub(super) incoming: [u64; RANKS],
+    pub(super) says: [u32; RANKS],
+    pub(super) expects: [u32; RANKS],
+    pub(super) status: u64,
+    pub(super) abort: u64,
+    pub(super) limit_ns: u64,
+    pub(super) factor: u64,
+    pub(super) whole: u64,
+    pub(super) half: u64,
+    pub(super) room: u64,
+    pub(super) rank: u32,
+    pub(super) ranks: u32,
+    pub(super) steps: u32,
+    pub(super) span: u32,
+    pub(super) pieces: u32,
+    pub(super) piece: u32,
+    pub(super) first: u32,
+    pub(super) n_sources: u32,
+    pub(super) divisor: u32,
+    pub(super) reserved: u32,
+}
+
+const _: () = assert!(size_of::<PeerArguments>() == 864, "the kernels' text asserts the same");
+
+impl PeerArguments {
+    /// How many steps the launch takes: by so much the step in the board grows.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// The digests that this rank expects of each rank's call.
+    #[must_use]
+    pub fn digests(&self) -> &[u32] {
+        &self.expects[..self.ranks as usize]
+    }
+}

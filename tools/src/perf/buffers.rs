@@ -85,6 +85,17 @@ impl Guarded {
         &mut self.memory[self.data + first..self.data + first + len]
     }
 
+    /// All of it, guard zones included.
+    #[must_use]
+    pub fn whole(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The same, to be written.
+    pub fn whole_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
     /// Lays guard zones around the first `len` bytes.
     pub fn arm(&mut self, len: usize) {
         for zone in self.zones(len) {

@@ -33,11 +33,15 @@ pub fn time<C: Comm>(
     options: &Options,
     mut start: impl FnMut(Range<usize>) -> Result<(), CommError>,
 ) -> Result<Timing, CommError> {
+    if options.graph_launches > 0 {
+        return replayed(comm, options, start);
+    }
     let (n, each) = (options.iterations, options.aggregated);
     let outside = options.blocking == Blocking::BarrierOutside;
     let alone = outside || options.per_iteration.is_some();
     let mut iterations = Vec::with_capacity(if alone { n } else { 0 });
     start(0..1)?;
+    comm.finish()?;
     comm.barrier()?;
     let cpu = if options.cpu_time { thread_time() } else { Duration::ZERO };
     let begun = Instant::now();
@@ -47,12 +51,19 @@ pub fn time<C: Comm>(
         if options.blocking == Blocking::BarrierEach {
             for operation in operations {
                 start(operation..operation + 1)?;
+                comm.finish()?;
                 comm.barrier()?;
+            }
+        } else if options.blocking == Blocking::Wait {
+            for operation in operations {
+                start(operation..operation + 1)?;
+                comm.finish()?;
             }
         } else {
             start(operations)?;
         }
         if alone {
+            comm.finish()?;
             let now = Instant::now();
             iterations.push((now - mark).as_secs_f64() / each as f64);
             mark = now;
@@ -62,13 +73,41 @@ pub fn time<C: Comm>(
             }
         }
     }
+    let started = begun.elapsed();
+    comm.finish()?;
     let wall = begun.elapsed().as_secs_f64() / (n * each) as f64;
-    let cpu = if options.cpu_time { (thread_time() - cpu).as_secs_f64() / (n * each) as f64 } else { 0.0 };
+    let cpu = match (options.cpu_time, comm.has_device()) {
+        (false, _) => Duration::ZERO,
+        (true, false) => thread_time() - cpu,
+        (true, true) => started,
+    };
+    let cpu = cpu.as_secs_f64() / (n * each) as f64;
     let wall = if outside { iterations.iter().sum::<f64>() / n as f64 } else { wall };
     if options.per_iteration.is_none() {
         iterations.clear();
     }
     Ok(Timing { wall, cpu, iterations })
+}
+
+/// As [`time`], with all iterations captured into a graph, and that launched as often as asked for.
+fn replayed<C: Comm>(
+    comm: &C,
+    options: &Options,
+    mut start: impl FnMut(Range<usize>) -> Result<(), CommError>,
+) -> Result<Timing, CommError> {
+    let (n, each, launches) = (options.iterations, options.aggregated, options.graph_launches);
+    start(0..1)?;
+    comm.finish()?;
+    let mut calls = || (0..n).try_for_each(|iteration| start(iteration * each..(iteration + 1) * each));
+    let mut replay = comm.record(&mut calls)?;
+    comm.barrier()?;
+    let begun = Instant::now();
+    (0..launches).try_for_each(|_| replay())?;
+    let started = begun.elapsed();
+    comm.finish()?;
+    let of = |time: Duration| time.as_secs_f64() / (n * each * launches) as f64;
+    let cpu = if options.cpu_time { of(started) } else { 0.0 };
+    Ok(Timing { wall: of(begun.elapsed()), cpu, iterations: Vec::new() })
 }
 
 fn thread_time() -> Duration {

@@ -35,7 +35,7 @@ pub mod workbench;
 
 use std::process::ExitCode;
 
-use arguments::{Asked, Options};
+use arguments::{Asked, Options, Place};
 use benchmark::Benchmark;
 use environment::Environment;
 use failure::Failure;
@@ -66,8 +66,32 @@ fn start(benchmark: Benchmark) -> Result<u8, Failure> {
     };
     let environment = Environment::read(|name| std::env::var(name).ok())?;
     crate::log::begin().map_err(Failure::Usage)?;
+    let on_devices = on_devices(&options)?;
     let comms = comm::library::join(&options)?;
     let plan = Plan { benchmark, options, environment };
     let arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    Ok(run::run(&plan, comms, arguments, Box::new(std::io::stdout())))
+    let out = Box::new(std::io::stdout());
+    #[cfg(feature = "cuda")]
+    if on_devices {
+        return Ok(run::run(&plan, comm::device::attach(comms)?, arguments, out));
+    }
+    debug_assert!(!on_devices, "a build without devices has refused to use them");
+    Ok(run::run(&plan, comms, arguments, out))
+}
+
+/// Whether the buffers are in memory of devices.
+fn on_devices(options: &Options) -> Result<bool, Failure> {
+    let on_devices = match options.place {
+        Place::Cpu => false,
+        Place::Cuda => true,
+        #[cfg(feature = "cuda")]
+        Place::Auto => paceline_comm::cuda::Device::count().is_ok_and(|count| count > 0),
+        #[cfg(not(feature = "cuda"))]
+        Place::Auto => false,
+    };
+    if options.graph_launches > 0 && !on_devices {
+        let why = "-G (--cudagraph) captures calls over memory of GPUs, and there is none here";
+        return Err(Failure::NotInThisBuild(why.to_string()));
+    }
+    Ok(on_devices)
 }

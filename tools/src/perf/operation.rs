@@ -106,7 +106,7 @@ impl Operation {
         let buffer = match buffers {
             Buffers::InPlace(buffer) => buffer,
             Buffers::Separate { input, output } => {
-                output[rank * block..(rank + 1) * block].copy_from_slice(input);
+                comm.copy(input, &mut output[rank * block..(rank + 1) * block])?;
                 output
             }
         };

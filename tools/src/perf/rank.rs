@@ -88,7 +88,7 @@ fn measure_series<C: Comm>(
 ) -> Result<(), Failure> {
     let options = &plan.options;
     ends.within_limit(|| ends.comm.barrier())?;
-    bench.begin(series, ends.comm);
+    ends.within_limit(|| bench.begin(series, ends.comm))?;
     if options.warm_ups > 0 {
         for bytes in warm_up(options.min_bytes, options.max_bytes) {
             bench.warm_up(ends, series, bytes)?;
@@ -184,8 +184,9 @@ fn devices<C: Comm>(ends: &Ends<'_, C>) -> Result<Vec<Device>, Failure> {
     let (rank, n) = (comm.rank(), comm.size());
     let gathered = |own: &str, len| ends.within_limit(|| collect::texts(comm, own, len));
     let links = gathered(comm.link((rank + 1) % n), LINK)?;
-    let infos = gathered(&machine::processor(), INFO)?;
-    let places = gathered(&comm.local_rank().to_string(), LINK)?;
+    let (place, info) = comm.device().unwrap_or_else(|| (comm.local_rank(), machine::processor()));
+    let infos = gathered(&info, INFO)?;
+    let places = gathered(&place.to_string(), LINK)?;
     Ok((0..n)
         .map(|rank| Device {
             rank,

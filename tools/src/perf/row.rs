@@ -2,7 +2,7 @@
 
 use super::benchmark::Benchmark;
 use super::collect;
-use super::comm::Comm;
+use super::comm::{Comm, CommError};
 use super::environment::Environment;
 use super::failure::Failure;
 use super::findings::Findings;
@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
         let widest = options.types.iter().map(|row| row.bytes).max().unwrap_or(8);
         let capacity = usize::try_from(options.max_bytes).expect("sizes fit into memory").max(comm.size() * widest);
         let unalign = options.unalign * widest;
-        let workbench = if options.registered {
+        let workbench = if options.registered || comm.has_device() {
             let made = Workbench::over(capacity, unalign, |bytes| comm.alloc(bytes));
             made.map_err(|error| Failure::Start(error.to_string()))?
         } else {
@@ -82,9 +82,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Fills the buffers for a series.
-    pub fn begin<C: Comm>(&mut self, series: Series, comm: &C) {
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    pub fn begin<C: Comm>(&mut self, series: Series, comm: &C) -> Result<(), CommError> {
         self.data = Data::new(series.type_name.data_type, series.operator, comm.size(), FILL_SEED);
         self.workbench.begin(self.options.unalign * series.type_name.bytes, &self.data, comm.rank());
+        self.workbench.upload(comm)
     }
 
     /// Runs one size without a clock.
@@ -96,7 +101,8 @@ impl<'a> Bench<'a> {
         let operation = self.operation(ends.comm, series, bytes);
         let mut each = 0..self.options.warm_ups;
         ends.within_limit(|| {
-            each.try_for_each(|i| self.workbench.run(ends.comm, &operation, Mode::OutOfPlace, i..i + 1))
+            each.try_for_each(|i| self.workbench.run(ends.comm, &operation, Mode::OutOfPlace, i..i + 1))?;
+            ends.comm.finish()
         })
     }
 
@@ -141,11 +147,17 @@ impl<'a> Bench<'a> {
         if options.checks > 0 {
             self.workbench.prepare(operation, &self.data, comm.rank(), mode);
             self.workbench.arm_all();
+            ends.within_limit(|| self.workbench.upload(comm))?;
         }
         let timing = ends.within_limit(|| {
             measure::time(comm, options, |numbers| self.workbench.run(comm, operation, mode, numbers))
         })?;
-        let outside = if options.checks > 0 { self.workbench.check_all() } else { Findings::default() };
+        let outside = if options.checks > 0 {
+            ends.within_limit(|| self.workbench.download(comm))?;
+            self.workbench.check_all()
+        } else {
+            Findings::default()
+        };
         let gathered = |own: &[f64]| ends.within_limit(|| collect::floats(comm, own));
         let times = gathered(&[timing.wall, timing.cpu])?;
         let of = |column: usize| average(options.average, times.iter().map(|rank| rank[column]));
@@ -182,7 +194,11 @@ impl<'a> Bench<'a> {
             let seed = hash::of(FILL_SEED, self.checked, 1);
             let data = Data::new(series.type_name.data_type, series.operator, comm.size(), seed);
             self.workbench.prepare(operation, &data, comm.rank(), mode);
-            ends.within_limit(|| self.workbench.run(comm, operation, mode, 0..1))?;
+            ends.within_limit(|| {
+                self.workbench.upload(comm)?;
+                self.workbench.run(comm, operation, mode, 0..1)?;
+                self.workbench.download(comm)
+            })?;
             findings.join(self.workbench.check(operation, &data, comm.rank(), mode));
             let ranks = ends.within_limit(|| collect::words(comm, &[findings.wrong]))?;
             totals.out_of_bounds += ranks.iter().filter(|words| words[0] > 0).count() as u64;

@@ -94,6 +94,26 @@ impl Workbench {
         }
     }
 
+    /// Gives a rank's device what the buffers hold.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    pub fn upload<C: Comm>(&self, comm: &C) -> Result<(), CommError> {
+        comm.upload(self.input.whole())?;
+        comm.upload(self.output.whole())
+    }
+
+    /// Gives the buffers what a rank's device holds.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    pub fn download<C: Comm>(&mut self, comm: &C) -> Result<(), CommError> {
+        comm.download(self.input.whole_mut())?;
+        comm.download(self.output.whole_mut())
+    }
+
     /// Lays guard zones around everything that operations at any shift may touch.
     pub fn arm_all(&mut self) {
         self.input.arm(self.input.capacity());
@@ -148,7 +168,7 @@ impl Workbench {
         let (stride, input, output) = (layout.size * element, layout.input * element, layout.output * element);
         let mode = if mode == Mode::InPlace && operation.action == Action::Ring {
             let len = stride * together;
-            self.input.bytes_mut(first, len).copy_from_slice(self.output.bytes(first, len));
+            comm.copy(self.output.bytes(first, len), self.input.bytes_mut(first, len))?;
             Mode::OutOfPlace
         } else {
             mode

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::failure::Failure;
 use super::super::names::{self, OPERATORS, TYPES};
 use super::flags::Flags;
-use super::{Average, Blocking, Options, PerIteration, Root, Step, values};
+use super::{Average, Blocking, Options, PerIteration, Place, Root, Step, values};
 
 const RANKS_MAX: u64 = 4096;
 
@@ -53,6 +53,8 @@ pub fn options(flags: Flags) -> Result<Options, Failure> {
         per_iteration: per_iteration(&flags)?,
         skip: count("-K", &flags.skip, 0, u32::MAX.into())?,
         registered: number("-R", &flags.register, 0, 1)? == 1,
+        place: place(&flags)?,
+        graph_launches: count("-G", &flags.cuda_graph, 0, u32::MAX.into())?,
     };
     if options.ranks() > RANKS_MAX as usize {
         return Err(usage("-t", &format!("{} ranks in one process; at most {RANKS_MAX}", options.ranks())));
@@ -67,12 +69,7 @@ pub fn options(flags: Flags) -> Result<Options, Failure> {
 }
 
 fn needs_gpu(flags: &Flags) -> Result<(), Failure> {
-    let zero_is_off = [
-        ("-G", &flags.cuda_graph),
-        ("-y", &flags.stream_null),
-        ("-D", &flags.device_implementation),
-        ("-M", &flags.memory),
-    ];
+    let zero_is_off = [("-y", &flags.stream_null), ("-D", &flags.device_implementation), ("-M", &flags.memory)];
     for (flag, text) in zero_is_off {
         if number(flag, text, 0, u32::MAX.into())? > 0 {
             return Err(gpu_only(flag));
@@ -85,6 +82,22 @@ fn needs_gpu(flags: &Flags) -> Result<(), Failure> {
         (Some(_), _) => Err(gpu_only("-x")),
         (_, Some(_)) => Err(gpu_only("-V")),
         (None, None) => Ok(()),
+    }
+}
+
+fn place(flags: &Flags) -> Result<Place, Failure> {
+    let place = match flags.device.as_str() {
+        "cpu" => Place::Cpu,
+        "cuda" => Place::Cuda,
+        "auto" => Place::Auto,
+        other => return Err(usage("--device", &format!("'{other}' is none of cpu, cuda, auto"))),
+    };
+    match place {
+        Place::Cpu if number("-G", &flags.cuda_graph, 0, u32::MAX.into())? > 0 => {
+            Err(usage("-G", "only calls over memory of GPUs can be captured: leave out --device cpu"))
+        }
+        Place::Cuda if !cfg!(feature = "cuda") => Err(gpu_only("--device cuda")),
+        place => Ok(place),
     }
 }
 

@@ -69,10 +69,10 @@ pub struct Flags {
     /// Seconds that one test may take
     #[arg(short = 'T', long = "timeout", value_name = "seconds", default_value = "0")]
     pub timeout: String,
-    /// GPU builds only
+    /// On GPUs: capture the iterations into a graph, and launch that so many times; 0 for no graph
     #[arg(short = 'G', long = "cudagraph", value_name = "launches", default_value = "0")]
     pub cuda_graph: String,
-    /// Report processor time of the rank's thread
+    /// Report processor time of the rank's thread; on GPUs, the time until all operations are in the stream
     #[arg(short = 'C', long = "report_cputime", value_name = "0/1", default_value = "0")]
     pub cpu_time: String,
     /// End each row with the time of day
@@ -108,6 +108,9 @@ pub struct Flags {
     /// With -I: leave the first iterations out of the statistics
     #[arg(short = 'K', long = "per_iter_skip", value_name = "count", default_value = "0")]
     pub skip: String,
+    /// Where the buffers are: cpu, cuda (the host's GPUs by turns), or auto, which is cuda where there is a GPU
+    #[arg(long = "device", value_name = "cpu/cuda/auto", default_value = "auto")]
+    pub device: String,
     /// Time each iteration: columns for p50, p95, p99 and the longest
     #[arg(long = "percentiles", value_name = "0/1", default_value = "0")]
     pub percentiles: String,

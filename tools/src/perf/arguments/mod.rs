@@ -63,6 +63,21 @@ pub struct Options {
     pub skip: usize,
     /// Whether the buffers are the library's own, registered memory (`-R 1`).
     pub registered: bool,
+    /// Where the buffers are (`--device`).
+    pub place: Place,
+    /// How often a graph of the iterations is launched (`-G`); 0 for no graph.
+    pub graph_launches: usize,
+}
+
+/// Where the buffers are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In memory of the host.
+    Cpu,
+    /// In memory of the host's GPUs, which the ranks take by turns.
+    Cuda,
+    /// In memory of the GPUs, if there are any.
+    Auto,
 }
 
 /// From one size to the next.

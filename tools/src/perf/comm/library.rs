@@ -80,7 +80,7 @@ impl Comm for Communicator {
 }
 
 #[cold]
-fn failed(error: Error) -> CommError {
+pub(super) fn failed(error: Error) -> CommError {
     match error.kind() {
         ErrorKind::Aborted | ErrorKind::PeerLeft => CommError::Follows(error.to_string()),
         _ => CommError::Failed(error.to_string()),

@@ -1,5 +1,7 @@
 //! What the tools need of a communicator, so that they can be tested with one that makes mistakes.
 
+#[cfg(feature = "cuda")]
+pub mod device;
 #[cfg(test)]
 pub mod fake;
 pub mod library;
@@ -46,16 +48,75 @@ pub trait Comm: Send + Sync + 'static {
     /// Whatever the library reports.
     fn barrier(&self) -> Result<(), CommError>;
 
-    /// Zeroed memory of the library's own (`-R 1`). Every rank calls it.
+    /// Zeroed memory of the library's own (`-R 1`), or with a twin on the rank's device. Every rank calls it.
     ///
     /// # Errors
     ///
     /// Whatever the library reports.
     fn alloc(&self, bytes: usize) -> Result<Memory, CommError>;
 
+    /// Whether calls work on twins of the buffers, on a device, and go on after they return: [`Comm::finish`] waits for them.
+    fn has_device(&self) -> bool {
+        false
+    }
+
+    /// The rank's device: its number, and what it is; of ranks without one, nothing.
+    fn device(&self) -> Option<(usize, String)> {
+        None
+    }
+
+    /// Waits until the calls of this rank that were made are over.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    fn finish(&self) -> Result<(), CommError> {
+        Ok(())
+    }
+
+    /// Makes the twin of a buffer what the buffer is.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    fn upload(&self, _buffer: &[u8]) -> Result<(), CommError> {
+        Ok(())
+    }
+
+    /// Makes a buffer what its twin is, when the calls made are over.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    fn download(&self, _buffer: &mut [u8]) -> Result<(), CommError> {
+        Ok(())
+    }
+
+    /// Copies from one buffer to another, in order with the calls.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the library reports.
+    fn copy(&self, from: &[u8], to: &mut [u8]) -> Result<(), CommError> {
+        to.copy_from_slice(from);
+        Ok(())
+    }
+
+    /// Records the calls that `calls` makes instead of making them, for [`Replay`] to make them all at once.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to record them with; or whatever `calls` or the library reports.
+    fn record<'a>(&'a self, _calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Replay<'a>, CommError> {
+        Err(CommError::Failed("only calls over memory of a device can be recorded (-G)".to_owned()))
+    }
+
     /// Makes every call on every rank, under way or to come, fail. Does not wait.
     fn abort(&self, reason: &str);
 }
+
+/// Makes recorded calls.
+pub type Replay<'a> = Box<dyn FnMut() -> Result<(), CommError> + 'a>;
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]

@@ -1,8 +1,11 @@
-//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, `step_time`, and their parts.
+//! The comparison of paceline with other libraries: `side_by_side`, `overlap`, `step_time`, and their parts;
+//! and `device`, which measures on GPUs.
 
 pub mod call;
 pub mod chart;
 pub mod csv;
+#[cfg(feature = "cuda")]
+pub mod device;
 pub mod machine;
 pub mod matrix;
 pub mod network;

@@ -28,8 +28,8 @@ fn one_device_is_measured() {
     for what in [
         "| copy within the device | ",
         "| copy from the host | ",
-        "| sum of 2 arrays of f32 | ",
-        "| sum of 8 arrays of f16 | ",
+        "| sum of 2 arrays of float | ",
+        "| sum of 8 arrays of half | ",
     ] {
         assert!(said.contains(what), "{what} is missing in\n{said}");
     }

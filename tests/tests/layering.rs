@@ -253,6 +253,7 @@ fn unsafe_code_is_in_few_files() {
         |path| !is_test(path) && !path.ends_with("/sys.rs"),
         &["unsafe"],
         &[
+            "benches/src/device/rig.rs",
             "comm/src/communicator/buffer.rs",
             "comm/src/communicator/prepare.rs",
             "comm/src/communicator/quick.rs",

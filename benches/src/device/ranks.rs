@@ -161,7 +161,8 @@ impl Rank {
     fn check(&mut self, len: usize) -> Result<(), String> {
         let ranks = self.comm.size();
         let factor = (ranks * (ranks + 1) / 2) as f32;
-        for at in [0, len.saturating_sub(1) / PIECE * PIECE] {
+        let last = len.saturating_sub(1) / PIECE * PIECE;
+        for at in [0].into_iter().chain((last > 0).then_some(last)) {
             let mut got = vec![0.0; PIECE.min(len - at)];
             self.output.read_at(at, &mut got).map_err(told)?;
             if let Some(wrong) = (0..got.len()).find(|i| got[*i] != element(*i) * factor) {

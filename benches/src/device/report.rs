@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn sums_are_held_against_the_copy() {
         let text = sample().to_string();
-        assert!(text.contains("| sum of 2 arrays of f32 | 1.0 | 196.6 | 150 % | reached | 4 |"), "{text}");
-        assert!(text.contains("| sum of 3 arrays of f32 | 10.0 | 26.2 | 20 % | missed | 4 |"), "{text}");
+        assert!(text.contains("| sum of 2 arrays of float | 1.0 | 196.6 | 150 % | reached | 4 |"), "{text}");
+        assert!(text.contains("| sum of 3 arrays of float | 10.0 | 26.2 | 20 % | missed | 4 |"), "{text}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod check;
 mod needs;
+#[cfg(feature = "cuda")]
 mod touched;
 
 use std::time::Duration;

@@ -109,7 +109,10 @@ impl Compiler {
     }
 
     fn load(path: &Path) -> Result<Compiler, String> {
-        let failed = |error: libloading::Error| error.to_string();
+        let failed = |error: libloading::Error| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
         // SAFETY: NVRTC may be loaded and its functions called by anybody; the types are those of nvrtc.h.
         unsafe {
             let library = Library::new(path).map_err(failed)?;

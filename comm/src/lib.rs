@@ -17,6 +17,7 @@ mod request;
 pub mod schedule;
 mod select;
 mod sync;
+pub mod topology;
 
 pub use collective::Collective;
 pub use communicator::{Buffer, Communicator, Group, Work};

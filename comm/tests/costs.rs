@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use paceline_comm::algorithm::{ROWS, Row, rows_for};
 use paceline_comm::collective::Collective;
+use paceline_comm::schedule::Groups;
 use paceline_comm::schedule::cost::{Costs, Load, clock};
 
 const FREE: Costs = Costs { latency_s: 0.0, message_s: 0.0, byte_s: 0.0, fold_byte_s: 0.0, copy_byte_s: 0.0 };
@@ -15,7 +16,7 @@ const HOSTS: Costs = Costs { latency_s: 5e-6, message_s: 5e-7, byte_s: 1e-10, fo
 fn bounds(row: &Row, n: u32) -> (f64, f64) {
     let exact = (1.0 - 1e-9, 1.0 + 1e-9);
     match (row.name, row.collective) {
-        ("double_tree", _) => (0.74, 1.35),
+        ("double_tree" | "two_level_tree", _) => (0.74, 1.35),
         ("circulant", _) => (0.84, 1.08),
         ("bruck", Collective::AllGather) => (0.99, 1.05),
         ("two_level", Collective::ReduceScatter) => (0.99, 1.35),
@@ -129,7 +130,7 @@ is at the end.
                 let path = work.path;
                 [work.latencies, path.messages, path.sent, path.folded].map(number).join(" / ")
             };
-            let chunks = [8, 12].map(|n| (row.chunks)(n));
+            let chunks = [8, 12].map(|n| (row.chunks)(&Groups::assumed(n)));
             let chunks = if chunks[0] == chunks[1] { chunks[0].to_string() } else { "n".to_owned() };
             let scratch = row.programs(8, 0).iter().map(|program| program.scratch).max().unwrap_or(0);
             let [two, eight, twelve, many] = [2, 8, 12, 64].map(cost);

@@ -84,12 +84,17 @@ fn redrawn(source: &str) -> (String, usize) {
     (text, n_drawings)
 }
 
+/// The files of a folder and of those in it.
+fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the algorithms are there");
+    let paths = entries.map(|entry| entry.expect("a file").path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
 #[test]
 fn drawings_in_the_files_of_algorithms_are_current() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/algorithm");
     let mut n_drawings = 0;
-    for entry in std::fs::read_dir(folder).expect("the algorithms are there") {
-        let path = entry.expect("a file").path();
+    for path in files(concat!(env!("CARGO_MANIFEST_DIR"), "/src/algorithm").as_ref()) {
         let source = std::fs::read_to_string(&path).expect("a text");
         let (text, count) = redrawn(&source);
         n_drawings += count;

@@ -2,8 +2,9 @@
 
 use paceline_comm::algorithm::{ROWS, Row, row};
 use paceline_comm::collective::Collective;
-use paceline_comm::schedule::Program;
 use paceline_comm::schedule::check::{Mode, prove};
+use paceline_comm::schedule::{Groups, Program};
+use paceline_comm::topology::{Layout, Spot};
 
 /// All roots for few ranks; for many, those next to the ends, in the middle, and one that is nothing in particular.
 fn roots(has_root: bool, n: u32) -> Vec<u32> {
@@ -46,19 +47,96 @@ fn every_row_for_some_larger_numbers_of_ranks() {
     prove_all([65, 96, 100, 127, 128, 129].into_iter());
 }
 
+/// Rows that work in levels.
+fn in_levels() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(|row| ["two_level", "three_level", "two_level_tree"].contains(&row.name))
+}
+
+fn prove_in_levels(groups: &Groups) {
+    for row in in_levels() {
+        for root in roots(row.collective.has_root(), groups.size()) {
+            let proof = row.prove_in(groups, root);
+            assert!(proof.is_ok(), "{} {}, root {root}, {groups:?}: {proof:?}", row.collective, row.name);
+        }
+    }
+}
+
 #[test]
 fn levels_of_every_group_size() {
-    for row in ROWS.iter().filter(|row| row.name == "two_level") {
-        for n in 1..=36 {
-            for group in (1..=n).filter(|group| n % group == 0) {
-                let programs: Vec<_> = (0..n).map(|me| row.program_in_groups(me, n, 0, group)).collect();
-                for in_place in [false, true] {
-                    let mode = Mode { in_place, uneven: true };
-                    let proof = prove(row.collective, &programs, mode);
-                    assert!(proof.is_ok(), "{}, n = {n}, group {group}, {mode:?}: {proof:?}", row.collective);
+    for n in 1..=36 {
+        for group in (1..=n).filter(|group| n % group == 0) {
+            prove_in_levels(&Groups::even(n, group));
+        }
+    }
+}
+
+#[test]
+fn levels_of_groups_of_different_sizes() {
+    let few = |sizes: &[u32]| prove_in_levels(&Groups::of_sizes(sizes));
+    for sizes in [&[7, 8][..], &[1, 3], &[3, 1], &[13], &[15, 2], &[4, 4, 5], &[8, 8, 3], &[1, 1, 5], &[2, 7, 4, 6]] {
+        few(sizes);
+    }
+    let random = &mut Numbers(7);
+    for n in (2..=21).chain([32, 48]) {
+        for _ in 0..3 {
+            prove_in_levels(&groups(random, n));
+        }
+    }
+}
+
+#[test]
+fn ranks_dealt_out_to_hosts_in_any_order() {
+    let random = &mut Numbers(11);
+    for n in (2..=13).chain([15, 17, 19, 21]) {
+        for hosts in [2, 3, 5] {
+            let spot = |host, domain| Spot { host, domain, adapter: 0 };
+            let spots: Vec<Spot> = (0..n).map(|_| spot(random.below(hosts), random.below(2) as u16)).collect();
+            let layout = Layout::of(&spots);
+            for row in ROWS.iter().filter(|row| (row.fits)(n)) {
+                for root in roots(row.collective.has_root(), n) {
+                    let programs: Vec<_> = (0..n).map(|me| layout.program(row, me, root)).collect();
+                    for in_place in [false, row.in_place] {
+                        let mode = Mode { in_place, uneven: row.uneven };
+                        let proof = prove(row.collective, &programs, mode);
+                        assert!(proof.is_ok(), "{} {}, root {root}, {spots:?}: {proof:?}", row.collective, row.name);
+                    }
                 }
             }
         }
+    }
+}
+
+/// Groups of random sizes, within larger ones or not.
+fn groups(random: &mut Numbers, n: u32) -> Groups {
+    let mut cut = |n: u32, most: u32| {
+        let mut sizes = Vec::new();
+        while sizes.iter().sum::<u32>() < n {
+            sizes.push((1 + random.below(most)).min(n - sizes.iter().sum::<u32>()));
+        }
+        sizes
+    };
+    let (most, is_nested) = (1 + n / 2, n % 2 == 0);
+    let inner = cut(n, most);
+    let groups = Groups::of_sizes(&inner);
+    if !is_nested {
+        return groups;
+    }
+    let mut rest = &inner[..];
+    let outer = cut(inner.len() as u32, 3).into_iter().map(|n| {
+        let (these, others) = rest.split_at(n as usize);
+        rest = others;
+        these.iter().sum()
+    });
+    groups.around(&outer.collect::<Vec<u32>>())
+}
+
+/// Numbers that look random (Knuth's linear congruence).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % u64::from(n)) as u32
     }
 }
 

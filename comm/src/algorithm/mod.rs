@@ -26,17 +26,19 @@ use crate::collective::Collective::{
     self, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
 };
 
+use crate::schedule::Groups;
+
 pub use row::Row;
 
-const fn one(_: u32) -> u32 {
+const fn one(_: &Groups) -> u32 {
     1
 }
 
-const fn two(_: u32) -> u32 {
+const fn two(_: &Groups) -> u32 {
     2
 }
 
-const fn chain(_: u32) -> u32 {
+const fn chain(_: &Groups) -> u32 {
     ring::CHAIN_CHUNKS
 }
 
@@ -66,7 +68,14 @@ pub static ROWS: &[Row] = &[
         .chunks(one)
         .about("everyone sends to everyone, one fold in rank order", FOLKLORE),
     Row::new(AllReduce, "two_level", two_level::all_reduce, two_level::all_reduce_work)
-        .about("reduce-scatter inside groups, all-reduce across, all-gather inside; rings", FOLKLORE),
+        .chunks(two_level::chunks)
+        .about("reduce-scatter inside groups, rings across, all-gather inside", FOLKLORE),
+    Row::new(AllReduce, "three_level", two_level::three_level, two_level::three_level_work)
+        .chunks(two_level::three_level_chunks)
+        .about("the same with groups inside groups, as many levels as there are", FOLKLORE),
+    Row::new(AllReduce, "two_level_tree", two_level::tree, two_level::tree_work)
+        .chunks(two_level::tree_chunks)
+        .about("reduce-scatter inside groups, two trees across, all-gather inside", SANDERS),
     Row::new(Reduce, "ring", ring::reduce, ring::reduce_work)
         .chunks(chain)
         .about("a pipelined chain towards the root", FOLKLORE),
@@ -90,6 +99,9 @@ pub static ROWS: &[Row] = &[
         .about("down a binomial tree", THAKUR),
     Row::new(Broadcast, "scatter_ring", scatter_ring::broadcast, scatter_ring::broadcast_work)
         .about("the root deals out chunks, which go around a ring", "Barnett et al. 1994"),
+    Row::new(Broadcast, "two_level", two_level::broadcast, two_level::broadcast_work)
+        .chunks(two_level::broadcast_chunks)
+        .about("dealt out inside the root's group, along a chain of groups, gathered inside", FOLKLORE),
     Row::new(Broadcast, "direct", direct::broadcast, direct::broadcast_work)
         .chunks(one)
         .about("the root sends to everyone", FOLKLORE),
@@ -104,7 +116,7 @@ pub static ROWS: &[Row] = &[
     Row::new(AllGather, "direct", direct::all_gather, direct::blocks_work)
         .about("everyone sends to everyone", FOLKLORE),
     Row::new(AllGather, "two_level", two_level::all_gather, two_level::all_gather_work)
-        .about("across groups, then inside; rings", FOLKLORE),
+        .about("across groups, then inside, pair by pair", FOLKLORE),
     Row::new(ReduceScatter, "ring", ring::reduce_scatter, ring::reduce_scatter_work)
         .about("partial sums travel once around a ring", PATARASUK),
     Row::new(ReduceScatter, "pairwise", pairwise::reduce_scatter, pairwise::reduce_scatter_work)
@@ -123,7 +135,7 @@ pub static ROWS: &[Row] = &[
     Row::new(ReduceScatter, "direct", direct::reduce_scatter, direct::reduce_scatter_work)
         .about("everyone sends everyone's share, one fold in rank order", FOLKLORE),
     Row::new(ReduceScatter, "two_level", two_level::reduce_scatter, two_level::reduce_scatter_work)
-        .about("inside groups, then across; rings", FOLKLORE),
+        .about("inside groups, then across, pair by pair", FOLKLORE),
     Row::new(AllToAll, "pairwise", pairwise::all_to_all, pairwise::all_to_all_work)
         .out_of_place_only()
         .about("one block to one rank per round", THAKUR),
@@ -133,6 +145,11 @@ pub static ROWS: &[Row] = &[
         .even_only()
         .in_runs()
         .about("packed blocks hop by the bits of their distance", BRUCK),
+    Row::new(AllToAll, "two_level", two_level::all_to_all, two_level::all_to_all_work)
+        .even_only()
+        .out_of_place_only()
+        .in_runs()
+        .about("collected inside groups, then one message for each reader of another", FOLKLORE),
     Row::new(AllToAll, "direct", direct::all_to_all, direct::blocks_work)
         .out_of_place_only()
         .about("everyone sends to everyone", FOLKLORE),

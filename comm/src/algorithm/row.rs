@@ -3,7 +3,7 @@
 use crate::collective::Collective;
 use crate::schedule::check::{CheckError, Mode, Proof, prove};
 use crate::schedule::cost::{Costs, Load, Work};
-use crate::schedule::{Program, Rank, Step, input, output};
+use crate::schedule::{Groups, Program, Rank, Step, input, output};
 
 /// One algorithm for one collective.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,8 @@ pub struct Row {
     pub write: fn(&mut Program),
     /// What it costs, for at least two ranks.
     pub work: fn(u32) -> Work,
-    /// Into how many chunks the message is cut, for `n` ranks. One per rank where blocks belong to ranks.
-    pub chunks: fn(u32) -> u32,
+    /// Into how many chunks the message is cut, for these ranks. One per rank where blocks belong to ranks.
+    pub chunks: fn(&Groups) -> u32,
     /// Whether the row can be used for `n` ranks.
     pub fits: fn(u32) -> bool,
     /// Whether ranks' blocks may differ in length. Vectors are cut as evenly as their length allows by every row.
@@ -42,20 +42,20 @@ impl Row {
         write: fn(&mut Program),
         work: fn(u32) -> Work,
     ) -> Row {
-        const fn one_per_rank(n: u32) -> u32 {
-            n
+        fn one_per_rank(groups: &Groups) -> u32 {
+            groups.size()
         }
         const fn any(n: u32) -> bool {
             n > 0
         }
-        let (chunks, fits) = (one_per_rank as fn(u32) -> u32, any as fn(u32) -> bool);
+        let (chunks, fits) = (one_per_rank as fn(&Groups) -> u32, any as fn(u32) -> bool);
         let (uneven, in_place, moves_runs) = (true, true, false);
         Row { name, collective, write, work, chunks, fits, uneven, in_place, moves_runs, summary: "", source: "" }
     }
 
     /// The same row with another number of chunks.
     #[must_use]
-    pub const fn chunks(self, chunks: fn(u32) -> u32) -> Row {
+    pub const fn chunks(self, chunks: fn(&Groups) -> u32) -> Row {
         Row { chunks, ..self }
     }
 
@@ -89,7 +89,7 @@ impl Row {
         Row { summary, source, ..self }
     }
 
-    /// Rank `me`'s program among `size` ranks, with the default group where the row works in levels.
+    /// Rank `me`'s program among `size` ranks, with [`Groups::assumed`] where the row works in levels.
     ///
     /// `root` is ignored by collectives that have none.
     ///
@@ -98,17 +98,26 @@ impl Row {
     /// When `me` or `root` is not below `size`, or the row does not fit `size`.
     #[must_use]
     pub fn program(&self, me: Rank, size: u32, root: Rank) -> Program {
-        self.write_into(self.empty(me, size, root))
+        self.program_in(&Groups::assumed(size), me, root)
     }
 
-    /// The same, with groups of `group` neighbouring ranks that are near each other.
+    /// The same, with these groups of ranks that are near each other.
     ///
     /// # Panics
     ///
-    /// As [`Row::program`], and when `group` does not divide `size`.
+    /// As [`Row::program`].
     #[must_use]
-    pub fn program_in_groups(&self, me: Rank, size: u32, root: Rank, group: u32) -> Program {
-        self.write_into(self.empty(me, size, root).with_group(group))
+    pub fn program_in(&self, groups: &Groups, me: Rank, root: Rank) -> Program {
+        let size = groups.size();
+        assert!((self.fits)(size), "{} {} does not fit {size} ranks", self.collective, self.name);
+        let root = if self.collective.has_root() { root } else { 0 };
+        self.write_into(Program::new(me, size, root, (self.chunks)(groups)).with_groups(groups.clone()))
+    }
+
+    /// Whether its programs may be [placed](Program::placed): not if it moves runs of blocks, nor if it folds in rank order.
+    #[must_use]
+    pub fn may_be_placed(&self) -> bool {
+        !self.moves_runs && self.name != "direct"
     }
 
     /// All ranks' programs.
@@ -131,7 +140,20 @@ impl Row {
     ///
     /// As [`Row::program`].
     pub fn prove(&self, n: u32, root: Rank) -> Result<Proof, (Mode, CheckError)> {
-        let programs = self.programs(n, root);
+        self.prove_in(&Groups::assumed(n), root)
+    }
+
+    /// The same, for groups of ranks that are near each other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Row::prove`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::program`].
+    pub fn prove_in(&self, groups: &Groups, root: Rank) -> Result<Proof, (Mode, CheckError)> {
+        let programs: Vec<Program> = (0..groups.size()).map(|me| self.program_in(groups, me, root)).collect();
         let prove_in = |in_place| {
             let mode = Mode { in_place, uneven: self.uneven };
             prove(self.collective, &programs, mode).map_err(|error| (mode, error))
@@ -170,12 +192,6 @@ impl Row {
         self.work(n).seconds(bytes, costs)
     }
 
-    fn empty(&self, me: Rank, size: u32, root: Rank) -> Program {
-        assert!((self.fits)(size), "{} {} does not fit {size} ranks", self.collective, self.name);
-        let root = if self.collective.has_root() { root } else { 0 };
-        Program::new(me, size, root, (self.chunks)(size))
-    }
-
     fn write_into(&self, mut program: Program) -> Program {
         if program.size > 1 {
             (self.write)(&mut program);
@@ -183,6 +199,6 @@ impl Row {
             let all = program.chunks;
             program.round([Step::Copy { source: input(0).run(all), target: output(0).run(all) }]);
         }
-        program
+        program.written()
     }
 }

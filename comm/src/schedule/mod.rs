@@ -10,14 +10,17 @@
 
 pub mod check;
 pub mod cost;
+mod groups;
 mod hash;
+mod placed;
 mod program;
-mod run;
+pub(crate) mod run;
 mod span;
 mod step;
 pub mod text;
 mod view;
 
+pub use groups::{Groups, Level};
 pub use program::Program;
 pub use span::{Buffer, Span, input, output, scratch};
 pub use step::{Rank, Step};

@@ -1,5 +1,6 @@
 //! One rank's program: rounds of steps, and the numbers they were written for.
 
+use super::groups::Groups;
 use super::step::{Rank, Step};
 
 /// One rank's rounds.
@@ -15,8 +16,8 @@ pub struct Program {
     pub chunks: u32,
     /// How many slots of scratch the steps use. Kept up by [`Program::round`].
     pub scratch: u32,
-    /// How many neighbouring ranks are near each other, for the rows that work in levels; `None` if nobody has said.
-    group: Option<u32>,
+    /// Which ranks are near each other, for the rows that work in levels; `None` if nobody has said.
+    groups: Option<Groups>,
     steps: Vec<Step>,
     round_ends: Vec<u32>,
 }
@@ -30,26 +31,30 @@ impl Program {
     #[must_use]
     pub fn new(me: Rank, size: u32, root: Rank, chunks: u32) -> Program {
         assert!(me < size && root < size, "rank {me} and root {root} must be below the size, {size}");
-        Program { me, size, root, chunks, scratch: 0, group: None, steps: Vec::new(), round_ends: Vec::new() }
+        Program { me, size, root, chunks, scratch: 0, groups: None, steps: Vec::new(), round_ends: Vec::new() }
     }
 
-    /// The same program with groups of `group` neighbouring ranks, before anything is written.
+    /// The same program with groups of ranks that are near each other, before anything is written.
     ///
     /// # Panics
     ///
-    /// When `group` does not divide the size.
+    /// When they are groups of another number of ranks.
     #[must_use]
-    pub fn with_group(self, group: u32) -> Program {
-        assert!(group > 0 && self.size.is_multiple_of(group), "a group of {group} must divide the size, {}", self.size);
-        Program { group: Some(group), ..self }
+    pub fn with_groups(self, groups: Groups) -> Program {
+        assert!(groups.size() == self.size, "groups of {} ranks for a program of {}", groups.size(), self.size);
+        Program { groups: Some(groups), ..self }
     }
 
-    /// How many neighbouring ranks are near each other. If nobody has said: the largest divisor of the size that is not
-    /// above its square root.
+    /// The same program, which needs to know of no groups any more.
     #[must_use]
-    pub fn group(&self) -> u32 {
-        let default = || (1..=self.size.isqrt()).rev().find(|group| self.size.is_multiple_of(*group));
-        self.group.or_else(default).unwrap_or(1)
+    pub fn written(self) -> Program {
+        Program { groups: None, ..self }
+    }
+
+    /// Which ranks are near each other; [`Groups::assumed`] if nobody has said.
+    #[must_use]
+    pub fn groups(&self) -> Groups {
+        self.groups.clone().unwrap_or_else(|| Groups::assumed(self.size))
     }
 
     /// Appends a round. A round without steps is not kept.

@@ -56,6 +56,32 @@ pub enum Step {
 }
 
 impl Step {
+    /// The same step between other ranks, over other spans.
+    #[must_use]
+    pub fn map(self, rank: impl Fn(Rank) -> Rank, span: impl Fn(Span) -> Span) -> Step {
+        match self {
+            Step::Send { to, source } => Step::Send { to: rank(to), source: span(source) },
+            Step::Recv { from, target } => Step::Recv { from: rank(from), target: span(target) },
+            Step::RecvReduce { from, source, target } => {
+                Step::RecvReduce { from: rank(from), source: span(source), target: span(target) }
+            }
+            Step::Copy { source, target } => Step::Copy { source: span(source), target: span(target) },
+            Step::Reduce { source, runs, target } => Step::Reduce { source: span(source), runs, target: span(target) },
+        }
+    }
+
+    /// How many chunks the step moves.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        match self {
+            Step::Send { source, .. } => source.count,
+            Step::Recv { target, .. }
+            | Step::RecvReduce { target, .. }
+            | Step::Copy { target, .. }
+            | Step::Reduce { target, .. } => target.count,
+        }
+    }
+
     /// How many slots of scratch there must be for the step.
     #[must_use]
     pub fn scratch_end(self) -> u32 {

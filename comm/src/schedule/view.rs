@@ -10,16 +10,12 @@ use super::step::{Rank, Step};
 
 /// Which ranks and chunks an inner program sees.
 ///
-/// Rank `r` of the view is rank `rank_first + r * rank_step`. Chunk `c` of the view is the run of `chunk_unit` chunks
-/// from `chunk_first + c * chunk_unit` on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Rank `r` of the view is rank `ranks[r]`. Chunk `c` of the view is the run of `chunk_unit` chunks from
+/// `chunk_first + c * chunk_unit` on.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
-    /// The rank that the view calls 0.
-    pub rank_first: Rank,
-    /// How far apart its ranks are.
-    pub rank_step: u32,
-    /// How many ranks it has.
-    pub size: u32,
+    /// Its ranks, in the view's order.
+    pub ranks: Vec<Rank>,
     /// The first chunk of what the view calls chunk 0.
     pub chunk_first: u32,
     /// How many chunks make one chunk of the view.
@@ -34,31 +30,23 @@ pub struct View {
 }
 
 impl View {
-    /// `size` ranks from `first` on, `step` apart, with as many chunks of one chunk each, from chunk 0 on.
+    /// These ranks, with as many chunks of one chunk each, from chunk 0 on.
     #[must_use]
-    pub const fn ranks(first: Rank, step: u32, size: u32) -> View {
-        View {
-            rank_first: first,
-            rank_step: step,
-            size,
-            chunk_first: 0,
-            chunk_unit: 1,
-            n_chunks: size,
-            input: Buffer::Input,
-            scratch_first: 0,
-        }
+    pub fn of(ranks: Vec<Rank>) -> View {
+        let n_chunks = ranks.len() as u32;
+        View { ranks, chunk_first: 0, chunk_unit: 1, n_chunks, input: Buffer::Input, scratch_first: 0 }
     }
 
-    /// The same ranks, with chunks that start at `first` and are `unit` chunks long.
+    /// The same ranks, with `n` chunks that start at `first` and are `unit` chunks long.
     #[must_use]
-    pub const fn chunks(self, first: u32, unit: u32) -> View {
-        View { chunk_first: first, chunk_unit: unit, ..self }
+    pub fn chunks(self, n: u32, first: u32, unit: u32) -> View {
+        View { n_chunks: n, chunk_first: first, chunk_unit: unit, ..self }
     }
 
-    /// The same view, reading its input from the output.
+    /// The same view, reading its input from that buffer.
     #[must_use]
-    pub const fn going_on(self) -> View {
-        View { input: Buffer::Output, ..self }
+    pub fn reading(self, input: Buffer) -> View {
+        View { input, ..self }
     }
 
     fn span(&self, span: Span) -> Span {
@@ -75,18 +63,7 @@ impl View {
     }
 
     fn step(&self, step: Step) -> Step {
-        let rank = |place: Rank| self.rank_first + place * self.rank_step;
-        match step {
-            Step::Send { to, source } => Step::Send { to: rank(to), source: self.span(source) },
-            Step::Recv { from, target } => Step::Recv { from: rank(from), target: self.span(target) },
-            Step::RecvReduce { from, source, target } => {
-                Step::RecvReduce { from: rank(from), source: self.span(source), target: self.span(target) }
-            }
-            Step::Copy { source, target } => Step::Copy { source: self.span(source), target: self.span(target) },
-            Step::Reduce { source, runs, target } => {
-                Step::Reduce { source: self.span(source), runs, target: self.span(target) }
-            }
-        }
+        step.map(|place| self.ranks[place as usize], |span| self.span(span))
     }
 }
 
@@ -96,20 +73,37 @@ impl Program {
     /// # Panics
     ///
     /// When this rank is not one of the view's.
-    pub fn within(&mut self, view: View, write: impl FnOnce(&mut Program)) {
-        let place = self.me.wrapping_sub(view.rank_first) / view.rank_step;
-        assert!(
-            place < view.size && view.rank_first + place * view.rank_step == self.me,
-            "rank {} is not one of the {} ranks from {} on, {} apart",
-            self.me,
-            view.size,
-            view.rank_first,
-            view.rank_step
-        );
-        let mut inner = Program::new(place, view.size, 0, view.n_chunks);
-        write(&mut inner);
+    pub fn within(&mut self, view: &View, write: impl FnOnce(&mut Program)) {
+        let inner = self.inner(view, write);
         for round in inner.rounds() {
             self.round(round.iter().map(|step| view.step(*step)));
         }
+    }
+
+    /// Appends what `write` writes for each of the views, which share no chunk: the first rounds of all together, then the
+    /// second of all, and so on.
+    ///
+    /// Both ends of a message must be in rounds of equal number, or ranks of several views may wait for each other.
+    ///
+    /// # Panics
+    ///
+    /// When this rank is not one of some view's.
+    pub fn side_by_side(&mut self, views: &[View], write: impl Fn(&mut Program)) {
+        let inner: Vec<Program> = views.iter().map(|view| self.inner(view, &write)).collect();
+        for round in 0..inner.iter().map(Program::n_rounds).max().unwrap_or(0) {
+            let part = |(program, view): (&Program, &View)| -> Vec<Step> {
+                let steps = if round < program.n_rounds() { program.steps_of(round) } else { &[] };
+                steps.iter().map(|step| view.step(*step)).collect()
+            };
+            self.round(inner.iter().zip(views).flat_map(part).collect::<Vec<_>>());
+        }
+    }
+
+    fn inner(&self, view: &View, write: impl FnOnce(&mut Program)) -> Program {
+        let place = view.ranks.iter().position(|rank| *rank == self.me);
+        let place = place.unwrap_or_else(|| panic!("rank {} is not one of the view's, {:?}", self.me, view.ranks));
+        let mut inner = Program::new(place as u32, view.ranks.len() as u32, 0, view.n_chunks);
+        write(&mut inner);
+        inner
     }
 }

@@ -3,6 +3,7 @@
 use crate::algorithm::Row;
 use crate::collective::Collective;
 use crate::engine::published_bytes;
+use crate::schedule::Groups;
 use crate::schedule::cost::{Costs, Load};
 
 use super::Prices;
@@ -146,7 +147,7 @@ fn together(row: &Row, size: usize, n_slices: u32) -> Load {
         // On the way up or down a tree, a block is sent once for each level.
         Collective::Gather | Collective::Scatter if row.moves_runs => (others, ranks.log2() / 2.0),
         Collective::Gather | Collective::Scatter => (others, others / ranks),
-        _ => (f64::from((row.chunks)(size as u32)) * others, others),
+        _ => (f64::from((row.chunks)(&Groups::assumed(size as u32))) * others, others),
     };
     let folded = if row.collective.reduces() { others } else { 0.0 };
     Load::messages(2.0 * messages * f64::from(n_slices), 2.0 * sent).folding(folded)

@@ -16,6 +16,7 @@ use crate::collective::Collective;
 use crate::engine::{Slicing, fits_on_boards};
 use crate::error::{Error, Result};
 use crate::request::CallOptions;
+use crate::schedule::Groups;
 
 pub(crate) use agreement::Brought;
 pub use explain::{Explanation, Measured, Offer};
@@ -143,7 +144,7 @@ impl Facts {
         if self.on_boards(row, bytes, uneven) {
             return machine.board_s(row.collective, self.size, bytes);
         }
-        let chunks = (row.chunks)(self.size as u32) as usize;
+        let chunks = (row.chunks)(&Groups::assumed(self.size as u32)) as usize;
         let cut = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
         machine.row_s(row, self.size, bytes, if row.moves_runs { 1 } else { cut as u32 })
     }

@@ -1,0 +1,10 @@
+//! Where ranks are, and what follows from it: in which order rows take them, and what passes between hosts.
+//!
+//! Pure: all ranks compute the same from what all have told each other.
+
+mod crossing;
+mod layout;
+mod path;
+
+pub use crossing::Crossing;
+pub use layout::{Layout, Spot};

@@ -13,7 +13,8 @@ const ODD: &str = "two_level";
 
 fn odd_profile(link: &str, ranks: usize, row: &str) -> Profile {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let among = Circumstances { link: link.to_owned(), ranks, crowding: ranks.div_ceil(cores) as u32 };
+    let among =
+        Circumstances { link: link.to_owned(), ranks, crowding: ranks.div_ceil(cores) as u32, hosts: Vec::new() };
     let from = [(0, row), (4096, "ring")].map(|(bytes, row)| Crossover { bytes, row: row.to_owned() }).to_vec();
     let choices = vec![MeasuredChoices { among, collective: "all_reduce".to_owned(), from }];
     let host = ProfileHost { name: "here".to_owned(), processor: "a processor".to_owned(), cores };

@@ -52,6 +52,50 @@ fn every_collective_between_hosts() {
     }
 }
 
+/// What leaves the hosts, all together, in units of the message: a sum of each host's, twice; a block for each other host.
+fn least(collective: &str, hosts: usize) -> f64 {
+    let others = hosts as f64 - 1.0;
+    if collective == "all_reduce" { 2.0 * others } else { others }
+}
+
+/// Ranks dealt out unevenly, and by turns: what passes between hosts is no more than what has to.
+#[test]
+fn no_more_leaves_a_host_than_has_to() {
+    const BYTES: usize = 8 << 20;
+    let net = Net { hosts: 2, interfaces: 1, v4: true, v6: false };
+    let cases: [(usize, Places); 4] =
+        [(2, &[0, 0, 1, 1]), (2, &[0, 1, 1, 1]), (2, &[0, 1, 0, 1, 0, 1, 1]), (3, &[2, 0, 1, 0, 2, 2, 1])];
+    let mut wrong = Vec::new();
+    for (hosts, places) in cases {
+        let Some(network) = Namespaces::make(Net { hosts, ..net }) else { return };
+        let collectives = ["all_reduce", "all_gather", "reduce_scatter", "broadcast"];
+        let calls = collectives.iter().flat_map(|name| [(*name).to_owned(), format!("{name}/two_level")]);
+        let calls: Vec<String> = calls.collect();
+        let steps: Vec<String> = calls.iter().map(|call| format!("crossed={call},{BYTES}")).collect();
+        let said =
+            plan(&network, places, network.v4(places[0], 0), &format!("join {}", steps.join(" "))).all().succeed();
+        let of_rank = |rank: usize| -> Vec<(String, f64)> {
+            let lines = said.iter().filter(|said| said.rank == rank && said.word == "crossed");
+            let parts = lines.map(|said| said.rest.split_once(' ').expect("an algorithm and a number"));
+            parts.map(|(chosen, bytes)| (chosen.to_owned(), bytes.parse().expect("a number"))).collect()
+        };
+        // One rank of each host: its interface counts for all.
+        let firsts = (0..hosts).map(|host| of_rank(places.iter().position(|place| *place == host).expect("a rank")));
+        let firsts: Vec<_> = firsts.collect();
+        for (number, call) in calls.iter().enumerate() {
+            let left: f64 = firsts.iter().map(|calls| calls[number].1).sum::<f64>() / BYTES as f64;
+            let least = least(call.split('/').next().expect("a name"), hosts);
+            let chosen = &firsts[0][number].0;
+            let line = format!("{places:?}: {call} by {chosen}: {left:.3} messages left the hosts, {least} have to");
+            println!("{line}");
+            if !(0.99 * least..1.06 * least).contains(&left) {
+                wrong.push(line);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Started calls go on while their callers compute; a rank that starts none has no thread for it.
 #[test]
 fn started_calls_end_beside_computing_over_a_slow_link() {

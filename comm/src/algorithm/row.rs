@@ -180,6 +180,41 @@ impl Row {
         }
     }
 
+    /// What the row costs for ranks of which these are near each other: the same, if its programs don't depend on that; otherwise
+    /// what the busiest rank of the first and the largest group does in its rounds.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::work`].
+    #[must_use]
+    pub fn work_in(&self, groups: &Groups) -> Work {
+        let n = groups.size();
+        if !self.is_in_levels() || *groups == Groups::assumed(n) {
+            return self.work(n);
+        }
+        let whole = f64::from((self.chunks)(groups));
+        let most = |of: fn(&Load) -> f64, loads: &[Load]| loads.iter().map(of).fold(0.0, f64::max);
+        let (mut loads, mut rounds) = (Vec::new(), 0);
+        for me in groups.examples() {
+            let program = self.program_in(groups, me, 0);
+            rounds = rounds.max(program.n_rounds());
+            loads.push(program.load(whole));
+        }
+        let busiest = Load {
+            messages: most(|load| load.messages, &loads),
+            sent: most(|load| load.sent, &loads),
+            folded: most(|load| load.folded, &loads),
+            copied: most(|load| load.copied, &loads),
+        };
+        Work::steady(rounds as f64, busiest)
+    }
+
+    /// Whether its programs depend on which ranks are near each other.
+    #[must_use]
+    pub fn is_in_levels(&self) -> bool {
+        ["two_level", "three_level", "two_level_tree"].contains(&self.name)
+    }
+
     /// How long the row takes for `n` ranks, in seconds, without writing any program.
     ///
     /// `bytes` is the length of the whole message: the vector, or all ranks' blocks together.

@@ -25,6 +25,7 @@ use crate::engine::{Core, Driver, Engine, Kin, Look, Stamps, WaitPolicies, remem
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
 use crate::select::{Circumstances, Explanation, Facts};
+use crate::topology::Layout;
 
 pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
@@ -298,6 +299,12 @@ impl Communicator {
             return Err(Error::invalid(format!("{collective} is a message: there is nothing to choose")));
         }
         self.inner.facts.explain(collective, bytes, &self.options)
+    }
+
+    /// Where the ranks are, the same on all ranks: hosts, and the order in which rows take them.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.inner.facts.layout()
     }
 
     /// What measured choices depend on, the same on all ranks.

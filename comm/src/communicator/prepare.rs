@@ -119,7 +119,7 @@ impl Communicator {
             // Of an uneven all_to_all every rank knows only its own bytes, and all must choose the same row.
             let known_bytes = if sound.pairs.is_some() { 0 } else { sound.message_bytes };
             let choice = self.inner.facts.choose(collective, known_bytes, uneven, &self.options)?;
-            let program = program_of(choice.row, self.inner.rank, self.inner.size, root);
+            let program = self.inner.facts.program(choice.row, self.inner.rank, root);
             let slicing = if choice.row.moves_runs { Slicing::UNCUT } else { self.inner.facts.slicing() };
             let (size, extent) = (data_type.size(), sound.extent.clone());
             let plan = Plan::new(collective, choice.row.name, program, kernel, size, extent, slicing);
@@ -251,11 +251,6 @@ impl Prepared {
         self.sound.input = (own.as_ptr(), bytes);
         self.own_input = Some(own);
     }
-}
-
-fn program_of(row: &Row, me: usize, size: usize, root: usize) -> Program {
-    let root = if row.collective.has_root() { root as u32 } else { 0 };
-    row.program(me as u32, size as u32, root)
 }
 
 /// A message as a program for two: this rank is 0, whoever is at the other end is 1.

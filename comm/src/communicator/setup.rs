@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_transport::sim::SimNetwork;
-use paceline_transport::{Clock, Environment, Fabric, GroupId, MeshError, ProfilePlace, Setup};
+use paceline_transport::{Clock, Environment, Fabric, GroupId, LinkKind, MeshError, ProfilePlace, Setup};
 
 use super::{Communicator, Roots};
 use crate::engine::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::CallOptions;
 use crate::select::{Brought, Facts, Profile};
+use crate::topology::Spot;
 
 impl Communicator {
     /// Communicators of `size` ranks in this process, in rank order: one for each thread.
@@ -133,6 +134,13 @@ impl Communicator {
         })
     }
 
+    /// Where this rank is: its host is named by the first rank that shares memory with it.
+    fn spot(&self) -> Spot {
+        let is_near = |link: &Option<LinkKind>| matches!(link, None | Some(LinkKind::Inproc | LinkKind::Shm));
+        let host = self.inner.links.iter().position(is_near).unwrap_or(self.rank());
+        Spot { host: host as u32, ..Spot::default() }
+    }
+
     /// Makes sure that all ranks know the same facts, on which the choice of rows depends.
     pub(super) fn agree(mut self, timeout: Duration) -> Result<Communicator> {
         if self.size() == 1 {
@@ -140,7 +148,7 @@ impl Communicator {
         }
         let links = self.inner.links.iter().flatten();
         let slowest = links.copied().max().expect("there are two ranks");
-        let mine = self.inner.facts.encode(slowest, (self.local_size(), self.peer(self.rank()).cores));
+        let mine = self.inner.facts.encode(slowest, (self.local_size(), self.peer(self.rank()).cores), self.spot());
         let mut all = vec![0u8; mine.len() * self.size()];
         let first = CallOptions { timeout: Some(timeout), algorithm: Some("bruck".into()) };
         self.with(first).all_gather(&mine, &mut all)?;

@@ -116,6 +116,18 @@ impl Groups {
         Groups { size: inner.len() as u32, levels }
     }
 
+    /// Ranks that stand for all: those of the first and of the largest group, and the first of the middle and of the last.
+    #[must_use]
+    pub fn examples(&self) -> Vec<Rank> {
+        let Some(level) = self.outermost() else { return vec![0, self.size / 2, self.size - 1] };
+        let largest = level.ranges().max_by_key(ExactSizeIterator::len).unwrap_or(0..1);
+        let ends = [level.len() / 2, level.len() - 1].map(|group| level.range(group).start);
+        let mut ranks: Vec<Rank> = level.range(0).chain(largest).chain(ends).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
     /// The last level alone.
     #[must_use]
     pub fn outermost_only(&self) -> Groups {

@@ -1,5 +1,6 @@
 //! One rank's program: rounds of steps, and the numbers they were written for.
 
+use super::cost::Load;
 use super::groups::Groups;
 use super::step::{Rank, Step};
 
@@ -112,6 +113,27 @@ impl Program {
     /// All rounds, in order.
     pub fn rounds(&self) -> impl ExactSizeIterator<Item = &[Step]> {
         (0..self.n_rounds()).map(|round| self.steps_of(round))
+    }
+
+    /// What the rank does, of a message of `whole` chunks. Of what goes out and what comes in the greater counts.
+    #[must_use]
+    pub fn load(&self, whole: f64) -> Load {
+        let (mut out, mut into) = (Load::default(), Load::default());
+        for step in &self.steps {
+            let part = f64::from(step.count()) / whole;
+            match *step {
+                Step::Send { .. } => (out.messages, out.sent) = (out.messages + 1.0, out.sent + part),
+                Step::Recv { .. } => (into.messages, into.sent) = (into.messages + 1.0, into.sent + part),
+                Step::RecvReduce { .. } => {
+                    (into.messages, into.sent) = (into.messages + 1.0, into.sent + part);
+                    into.folded += part;
+                }
+                Step::Copy { .. } => out.copied += part,
+                Step::Reduce { runs, .. } => into.folded += part * f64::from(runs.saturating_sub(1)),
+            }
+        }
+        let (messages, sent) = (out.messages.max(into.messages), out.sent.max(into.sent));
+        Load { messages, sent, folded: into.folded, copied: out.copied }
     }
 
     /// The rank `distance` places after this one (before it, when negative), around the end.

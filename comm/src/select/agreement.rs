@@ -8,6 +8,7 @@ use super::prices::PRICES_BYTES;
 use super::profile::KINDS;
 use super::{Facts, Overrides, Prices, Profile, crowding};
 use crate::error::{Error, ErrorKind, Result};
+use crate::topology::{Layout, Spot};
 
 /// What a rank brings to every communicator that it becomes a member of.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +31,9 @@ impl Brought {
 
 /// For one kind of link: the prices, and a digest of the choices.
 const KIND_BYTES: usize = PRICES_BYTES + 8;
-/// Slowest link, crowding, digest of wishes.
-const HEAD_BYTES: usize = 13;
+/// Slowest link, crowding, digest of wishes, where it is.
+const HEAD_BYTES: usize = 13 + SPOT_BYTES;
+const SPOT_BYTES: usize = 8;
 /// What one rank says of itself when the ranks agree.
 const FACT_BYTES: usize = HEAD_BYTES + KINDS.len() * KIND_BYTES;
 
@@ -43,11 +45,19 @@ impl Facts {
     /// What this rank, whose slowest link is `slowest` and whose host has `neighbours` ranks on `cores`, tells the others.
     ///
     /// Which kind of link will count isn't known yet, so it speaks of each.
-    pub(crate) fn encode(&self, slowest: LinkKind, (neighbours, cores): (usize, usize)) -> [u8; FACT_BYTES] {
+    pub(crate) fn encode(
+        &self,
+        slowest: LinkKind,
+        (neighbours, cores): (usize, usize),
+        spot: Spot,
+    ) -> [u8; FACT_BYTES] {
         let mut bytes = [0; FACT_BYTES];
         bytes[0] = slowest as u8;
         bytes[1..5].copy_from_slice(&crowding(neighbours, cores).to_le_bytes());
-        bytes[5..HEAD_BYTES].copy_from_slice(&self.brought.overrides.digest().to_le_bytes());
+        bytes[5..13].copy_from_slice(&self.brought.overrides.digest().to_le_bytes());
+        bytes[13..17].copy_from_slice(&spot.host.to_le_bytes());
+        bytes[17..19].copy_from_slice(&spot.domain.to_le_bytes());
+        bytes[19..HEAD_BYTES].copy_from_slice(&spot.adapter.to_le_bytes());
         for (said, kind) in bytes[HEAD_BYTES..].chunks_exact_mut(KIND_BYTES).zip(KINDS) {
             said[..PRICES_BYTES].copy_from_slice(&self.brought.prices(kind).encode());
             said[PRICES_BYTES..].copy_from_slice(&self.brought.digest(kind, self.size).to_le_bytes());
@@ -59,11 +69,8 @@ impl Facts {
     pub(crate) fn decode(&self, me: usize, all: &[u8]) -> Result<Facts> {
         let mine = self.brought.overrides.digest();
         let ranks = || all.chunks_exact(FACT_BYTES);
-        let differing: Vec<usize> = ranks()
-            .enumerate()
-            .filter(|(_, said)| number(&said[5..HEAD_BYTES]) != mine)
-            .map(|(rank, _)| rank)
-            .collect();
+        let differing: Vec<usize> =
+            ranks().enumerate().filter(|(_, said)| number(&said[5..13]) != mine).map(|(rank, _)| rank).collect();
         if !differing.is_empty() {
             let cause = format!("PACELINE_ALGORITHM is not the same on this rank and on ranks {differing:?}");
             let error = Error::new(ErrorKind::Mismatch, cause).blaming(differing);
@@ -73,9 +80,28 @@ impl Facts {
         let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp, LinkKind::Sim];
         let slowest = kinds.into_iter().find(|kind| *kind as u8 == slowest).unwrap_or(LinkKind::Tcp);
         let crowding = ranks().map(|said| u32::from_le_bytes([said[1], said[2], said[3], said[4]])).max().unwrap_or(1);
+        let spot = |said: &[u8]| Spot {
+            host: u32::from_le_bytes([said[13], said[14], said[15], said[16]]),
+            domain: u16::from_le_bytes([said[17], said[18]]),
+            adapter: u16::from_le_bytes([said[19], said[20]]),
+        };
+        let layout = Layout::of(&ranks().map(spot).collect::<Vec<_>>());
+        let near = KINDS.iter().position(|kind| *kind == LinkKind::Shm).and_then(|place| {
+            let said = ranks().map(|said| &said[HEAD_BYTES + place * KIND_BYTES..][..PRICES_BYTES]);
+            said.map(Prices::decode).reduce(Prices::or_higher)
+        });
+        let near = near.unwrap_or_else(|| Prices::standard(LinkKind::Shm));
         let boards = matches!(slowest, LinkKind::Inproc | LinkKind::Shm) && self.size > 1;
-        let mut facts =
-            Facts { slowest, crowding, boards, prices: Prices::standard(slowest), measured: false, ..self.clone() };
+        let mut facts = Facts {
+            slowest,
+            crowding,
+            boards,
+            prices: Prices::standard(slowest),
+            near,
+            layout,
+            measured: false,
+            ..self.clone()
+        };
         let Some(place) = KINDS.iter().position(|kind| *kind == slowest) else { return Ok(facts) };
         let of_kind = || ranks().map(|said| &said[HEAD_BYTES + place * KIND_BYTES..][..KIND_BYTES]);
         let prices = of_kind().map(|said| Prices::decode(&said[..PRICES_BYTES])).reduce(Prices::or_higher);
@@ -113,7 +139,8 @@ mod tests {
 
     /// What each of two ranks makes of what both said.
     fn agreed(ranks: [&Facts; 2], kinds: [LinkKind; 2]) -> [Facts; 2] {
-        let all: Vec<u8> = ranks.iter().zip(kinds).flat_map(|(facts, kind)| facts.encode(kind, (1, 1))).collect();
+        let all: Vec<u8> =
+            ranks.iter().zip(kinds).flat_map(|(facts, kind)| facts.encode(kind, (1, 1), Spot::default())).collect();
         [0, 1].map(|me| ranks[me].decode(me, &all).unwrap())
     }
 

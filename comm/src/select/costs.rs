@@ -5,6 +5,7 @@ use crate::collective::Collective;
 use crate::engine::published_bytes;
 use crate::schedule::Groups;
 use crate::schedule::cost::{Costs, Load};
+use crate::topology::{Crossing, Layout, Links};
 
 use super::Prices;
 
@@ -120,6 +121,34 @@ impl Machine {
         })
     }
 
+    /// The same between hosts: `self` has the prices of what is between them, `near` of what is within.
+    pub(crate) fn levels_s(
+        &self,
+        near: &Machine,
+        row: &Row,
+        layout: &Layout,
+        crossing: &Crossing,
+        bytes: usize,
+        n_slices: u32,
+    ) -> f64 {
+        let size = layout.size() as usize;
+        let (far, near) = (self.costs_of(row, size, bytes), near.costs_of(row, size, bytes));
+        let turns = self.turns;
+        let links = Links {
+            near: Costs {
+                message_s: near.message_s * turns,
+                byte_s: near.byte_s * turns,
+                fold_byte_s: near.fold_byte_s * turns,
+                copy_byte_s: near.copy_byte_s * turns,
+                ..near
+            },
+            far: Costs { byte_s: far.byte_s / f64::from(layout.adapters()), message_s: far.message_s * turns, ..far },
+        };
+        // Who shares a core with others does one thing at a time.
+        let crossing = Crossing { is_steady: crossing.is_steady && turns == 1.0, ..*crossing };
+        crossing.seconds(&row.work_in(layout.groups()), bytes as u64, n_slices, &links) + ENGINE_S + scratch_s(row)
+    }
+
     /// The prices for one row at one size: rows that keep whole messages of all ranks in scratch, and those whose messages
     /// aren't cut into slices, pay for memory when these no longer fit into the cache.
     fn costs_of(&self, row: &Row, size: usize, bytes: usize) -> Costs {
@@ -128,7 +157,8 @@ impl Machine {
         let link = match row.name {
             _ if row.moves_runs && size > 2 && bytes > UNCUT_BYTES => UNCUT,
             "ring" if row.collective == Collective::ReduceScatter && self.turns > 1.0 => RELAYED,
-            "direct" | "two_level" if bytes as f64 > self.cache_bytes => SPREAD,
+            "direct" if bytes as f64 > self.cache_bytes => SPREAD,
+            _ if row.is_in_levels() && bytes as f64 > self.cache_bytes => SPREAD,
             _ => 1.0,
         };
         Costs {

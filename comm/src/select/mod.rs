@@ -16,7 +16,8 @@ use crate::collective::Collective;
 use crate::engine::{Slicing, fits_on_boards};
 use crate::error::{Error, Result};
 use crate::request::CallOptions;
-use crate::schedule::Groups;
+use crate::schedule::Program;
+use crate::topology::Layout;
 
 pub(crate) use agreement::Brought;
 pub use explain::{Explanation, Measured, Offer};
@@ -39,6 +40,10 @@ pub(crate) struct Facts {
     boards: bool,
     /// What the slowest kind of link charges.
     prices: Prices,
+    /// What memory charges, by which hosts are joined within.
+    near: Prices,
+    /// Where the ranks are.
+    layout: Layout,
     /// Whether all ranks brought the same measured choices.
     measured: bool,
     /// What this rank brought. All have brought the same wishes, and the same choices if these are used.
@@ -66,12 +71,24 @@ impl Facts {
     /// What a rank may assume before it has heard of the others.
     pub(crate) fn unknown(size: usize, brought: Arc<Brought>) -> Facts {
         let (slowest, crowding, prices) = (LinkKind::Tcp, 1, Prices::standard(LinkKind::Tcp));
-        Facts { size, slowest, crowding, boards: false, prices, measured: false, brought }
+        let (near, layout) = (Prices::standard(LinkKind::Shm), Layout::unknown(size as u32));
+        Facts { size, slowest, crowding, boards: false, prices, near, layout, measured: false, brought }
     }
 
     /// What measured choices depend on.
     pub(crate) fn circumstances(&self) -> Circumstances {
-        Circumstances { link: self.slowest.name().to_owned(), ranks: self.size, crowding: self.crowding }
+        let hosts = if self.layout.n_hosts() < 2 { Vec::new() } else { self.layout.host_sizes() };
+        Circumstances { link: self.slowest.name().to_owned(), ranks: self.size, crowding: self.crowding, hosts }
+    }
+
+    /// Where the ranks are.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A rank's program of a row.
+    pub(crate) fn program(&self, row: &Row, me: usize, root: usize) -> Program {
+        self.layout.program(row, me as u32, if row.collective.has_root() { root as u32 } else { 0 })
     }
 
     pub(crate) fn slicing(&self) -> Slicing {
@@ -122,8 +139,18 @@ impl Facts {
         rows.map(|(number, row)| Choice { row, number })
     }
 
+    /// The cheapest row. Between hosts the network is what is scarce, and not one job's alone: of long messages no more passes
+    /// there than has to.
     fn cheapest(&self, collective: Collective, bytes: usize, uneven: bool) -> Choice {
-        let priced = self.fitting(collective, uneven).map(|choice| (self.price(choice.row, bytes, uneven), choice));
+        let passes = |choice: &Choice| self.layout.crossing(choice.row).mean;
+        let least = if bytes < SCARCE_BYTES || self.layout.n_hosts() < 2 {
+            f64::INFINITY
+        } else {
+            self.fitting(collective, uneven).map(|choice| passes(&choice)).fold(f64::INFINITY, f64::min)
+        };
+        let rows =
+            self.fitting(collective, uneven).filter(|choice| least.is_infinite() || passes(choice) <= 1.05 * least);
+        let priced = rows.map(|choice| (self.price(choice.row, bytes, uneven), choice));
         priced.min_by(|a, b| a.0.total_cmp(&b.0)).expect("each collective has rows for every number of ranks").1
     }
 
@@ -139,16 +166,25 @@ impl Facts {
     }
 
     /// How long a row should take, in seconds.
-    fn price(&self, row: &Row, bytes: usize, uneven: bool) -> f64 {
+    fn price(&self, row: &'static Row, bytes: usize, uneven: bool) -> f64 {
         let machine = Machine::of(&self.prices, self.crowding);
         if self.on_boards(row, bytes, uneven) {
             return machine.board_s(row.collective, self.size, bytes);
         }
-        let chunks = (row.chunks)(&Groups::assumed(self.size as u32)) as usize;
+        let chunks = self.layout.chunks(row) as usize;
         let cut = bytes.div_ceil(self.slicing().chunk_bytes * chunks).clamp(1, 1 << 20);
-        machine.row_s(row, self.size, bytes, if row.moves_runs { 1 } else { cut as u32 })
+        let n_slices = if row.moves_runs { 1 } else { cut as u32 };
+        if self.layout.n_hosts() < 2 || self.layout.n_hosts() as usize == self.size {
+            return machine.row_s(row, self.size, bytes, n_slices);
+        }
+        let crossing = self.layout.crossing(row);
+        let near = Machine::of(&self.near, self.crowding);
+        machine.levels_s(&near, row, &self.layout, &crossing, bytes, n_slices)
     }
 }
+
+/// From how many bytes on rows let no more pass between hosts than has to.
+const SCARCE_BYTES: usize = 256 << 10;
 
 /// The cores that this process may use, as they were when first asked for: finding out takes longer than the rest of
 /// making a small communicator.

@@ -50,6 +50,9 @@ pub struct Circumstances {
     pub ranks: usize,
     /// The most ranks per core on any host, rounded up.
     pub crowding: u32,
+    /// How many ranks each host has, in the order of their first ranks; empty where one host has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<u32>,
 }
 
 /// The quickest rows of one collective.
@@ -193,8 +196,9 @@ impl Profile {
 
 impl MeasuredChoices {
     fn title(&self) -> String {
-        let Circumstances { link, ranks, crowding } = &self.among;
-        format!("{} of {ranks} ranks over {link}, {crowding} to a core,", self.collective)
+        let Circumstances { link, ranks, crowding, hosts } = &self.among;
+        let hosts = if hosts.is_empty() { String::new() } else { format!(" on hosts of {hosts:?}") };
+        format!("{} of {ranks} ranks{hosts} over {link}, {crowding} to a core,", self.collective)
     }
 
     fn order(&self) -> Option<Collective> {
@@ -202,10 +206,13 @@ impl MeasuredChoices {
     }
 
     fn check(&self) -> Result<(), String> {
-        let (title, Circumstances { link, ranks, crowding }) = (self.title(), &self.among);
+        let (title, Circumstances { link, ranks, crowding, hosts }) = (self.title(), &self.among);
         kind_named(link).ok_or_else(|| format!("{title}: {link:?} is no kind of link"))?;
         if *ranks < 2 || *crowding == 0 || u32::try_from(*ranks).is_err() {
             return Err(format!("{title}: there must be at least two ranks, and at least one to a core"));
+        }
+        if !hosts.is_empty() && (hosts.contains(&0) || hosts.iter().map(|n| *n as usize).sum::<usize>() != *ranks) {
+            return Err(format!("{title}: the hosts must have all ranks"));
         }
         let collective = Collective::named(&self.collective).filter(|collective| !collective.is_message());
         let collective = collective.ok_or_else(|| format!("{title}: there is no such collective"))?;
@@ -225,8 +232,10 @@ impl MeasuredChoices {
 fn words(choices: &MeasuredChoices) -> Vec<usize> {
     let collective = Collective::named(&choices.collective).expect("checked when read");
     let number = |row: &str| row_named(collective, row).expect("checked when read").0;
-    let heading = [choices.among.crowding as usize, collective as usize, choices.from.len()];
-    heading.into_iter().chain(choices.from.iter().flat_map(|c| [c.bytes, number(&c.row)])).collect()
+    let Circumstances { crowding, hosts, .. } = &choices.among;
+    let heading = [*crowding as usize, collective as usize, choices.from.len(), hosts.len()];
+    let hosts = hosts.iter().map(|ranks| *ranks as usize);
+    heading.into_iter().chain(hosts).chain(choices.from.iter().flat_map(|c| [c.bytes, number(&c.row)])).collect()
 }
 
 fn row_named(collective: Collective, name: &str) -> Option<(usize, &'static Row)> {
@@ -249,7 +258,7 @@ pub(super) mod tests {
     }
 
     pub(crate) fn among(link: &str, ranks: usize) -> Circumstances {
-        Circumstances { link: link.to_owned(), ranks, crowding: 1 }
+        Circumstances { link: link.to_owned(), ranks, crowding: 1, hosts: Vec::new() }
     }
 
     pub(crate) fn choices(among: Circumstances, collective: &str, from: &[(usize, &str)]) -> MeasuredChoices {

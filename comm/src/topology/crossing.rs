@@ -10,10 +10,14 @@ use crate::schedule::{Program, Rank, Step};
 pub struct Crossing {
     /// What leaves or enters the busiest host: all its ranks' messages together.
     pub host: f64,
+    /// What leaves a host in the mean.
+    pub mean: f64,
     /// How many messages those are.
     pub host_messages: f64,
     /// What leaves or enters the busiest rank.
     pub rank: f64,
+    /// How many messages the busiest rank exchanges with other hosts, one way.
+    pub rank_messages: f64,
     /// How many of a path's latencies are between hosts, and how many within.
     pub latencies: [f64; 2],
     /// Whether a rank waits for another host in every round while others never do: then what passes between hosts does so at
@@ -34,14 +38,17 @@ impl Crossing {
         let host_of = layout.host_of();
         let chunk = 1.0 / f64::from(layout.chunks(row));
         let mut all = Crossing { latencies: path(layout, row), ..Crossing::default() };
-        let (mut n_rounds, mut most_waits) = (0, 0);
+        let (mut n_rounds, mut most_waits, mut n_sampled) = (0, 0, 0.0);
+        // A root within its host: what goes around from there comes back to the host.
+        let root = hosts[0][hosts[0].len() - 1];
         for host in sampled(hosts.len()) {
             let mut of_host = [Passed::default(); 2];
             for me in &hosts[host] {
-                let program = layout.program(row, *me, 0);
+                let program = layout.program(row, *me, root);
                 let (passed, waits) = passed(&program, |other| host_of[other as usize] as usize != host);
                 n_rounds = n_rounds.max(program.n_rounds());
                 most_waits = most_waits.max(waits);
+                all.rank_messages = all.rank_messages.max(passed[0].messages).max(passed[1].messages);
                 all.rank = all.rank.max(passed[0].chunks.max(passed[1].chunks) * chunk);
                 for (sum, one) in of_host.iter_mut().zip(passed) {
                     sum.messages += one.messages;
@@ -49,8 +56,10 @@ impl Crossing {
                 }
             }
             all.host = all.host.max(of_host[0].chunks.max(of_host[1].chunks) * chunk);
+            (all.mean, n_sampled) = (all.mean + of_host[0].chunks * chunk, n_sampled + 1.0);
             all.host_messages = all.host_messages.max(of_host[0].messages).max(of_host[1].messages);
         }
+        all.mean /= n_sampled;
         let is_long = 2 * n_rounds >= layout.size() as usize;
         all.is_steady = is_long && most_waits == n_rounds && all.latencies[1] > 0.0;
         all
@@ -123,7 +132,10 @@ mod tests {
             assert!(is(reduced.latencies[0], 2.0 * (k - 1.0)), "{hosts:?}: {reduced:?}");
             // What enters: the blocks of all others, once.
             let gathered = crossing(hosts, Collective::AllGather, "two_level");
-            assert!(is(gathered.host, f64::max((n - least) / n, (k - 1.0) * hosts_most(hosts) / n)), "{hosts:?}: {gathered:?}");
+            assert!(
+                is(gathered.host, f64::max((n - least) / n, (k - 1.0) * hosts_most(hosts) / n)),
+                "{hosts:?}: {gathered:?}"
+            );
             let scattered = crossing(hosts, Collective::ReduceScatter, "two_level");
             assert!(is(scattered.host, gathered.host), "{hosts:?}: {scattered:?}");
             let told = crossing(hosts, Collective::Broadcast, "two_level");

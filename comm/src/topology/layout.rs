@@ -64,10 +64,14 @@ impl Layout {
         assert!(!spots.is_empty(), "there is a rank");
         let mut hosts = Firsts::default();
         let mut domains = Firsts::default();
-        let mut keyed: Vec<_> = spots.iter().enumerate().map(|(rank, spot)| {
-            let (host, domain) = (hosts.number(spot.host), domains.number((spot.host, spot.domain)));
-            (host, domain, spot.adapter, rank as Rank)
-        }).collect();
+        let mut keyed: Vec<_> = spots
+            .iter()
+            .enumerate()
+            .map(|(rank, spot)| {
+                let (host, domain) = (hosts.number(spot.host), domains.number((spot.host, spot.domain)));
+                (host, domain, spot.adapter, rank as Rank)
+            })
+            .collect();
         keyed.sort_unstable();
         let sizes = |same: fn(&Keyed, &Keyed) -> bool| -> Vec<u32> {
             keyed.chunk_by(same).map(|group| group.len() as u32).collect()
@@ -151,6 +155,12 @@ impl Layout {
             Some(level) => level.ranges().map(|range| self.ranks(range)).collect(),
             None => self.order().iter().map(|rank| vec![*rank]).collect(),
         }
+    }
+
+    /// How many ranks each host has.
+    #[must_use]
+    pub fn host_sizes(&self) -> Vec<u32> {
+        self.hosts().iter().map(|ranks| ranks.len() as u32).collect()
     }
 
     /// The number of each rank's host, counted in the order of their first ranks.

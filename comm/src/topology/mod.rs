@@ -5,6 +5,8 @@
 mod crossing;
 mod layout;
 mod path;
+mod price;
 
 pub use crossing::Crossing;
 pub use layout::{Layout, Spot};
+pub use price::Links;

@@ -11,6 +11,7 @@
 //! traffic=ELEMENTS   all_to_all of that many f64 for each pair
 //! beside=ELEMENTS    starts an all_reduce of that many, computes until it has ended, without waiting for it, and says how
 //!                    many times it looked at it
+//! crossed=WHAT,BYTES says the algorithm of a call (`all_reduce`, `all_reduce/ring`) and how many bytes left the host
 //! idle=MS            sleeps, and says how much processor time that took
 //! blocked=MS         all but rank 0 wait that long for a message from it, and say what that took
 //! threads            says how many threads the process has
@@ -28,7 +29,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use paceline_comm::{Communicator, Environment, Error, ErrorKind, ReduceOp, Setup};
-use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, ends_beside, fork, kind_of, say};
+use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, crossed, ends_beside, fork, kind_of, say};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// No test takes longer; a worker that was forgotten ends by itself.
@@ -91,6 +92,11 @@ impl Worker {
             "beside" => {
                 let looks = ends_beside(self.comm(), number(value), LIFETIME / 3)?;
                 say("beside", self.rank, looks);
+            }
+            "crossed" => {
+                let (what, bytes) = value.split_once(',').expect("a call and its bytes");
+                let (chosen, left) = crossed(self.comm(), what, number(bytes))?;
+                say("crossed", self.rank, format!("{chosen} {left}"));
             }
             "threads" => say("threads", self.rank, threads()),
             "idle" => self.measure(|_| {

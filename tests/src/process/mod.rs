@@ -2,6 +2,7 @@
 
 mod blocks;
 mod calls;
+mod crossed;
 mod inputs;
 mod job;
 mod namespaces;
@@ -15,6 +16,7 @@ mod tools;
 mod usage;
 
 pub use calls::{CALLS, Call, LENGTHS, ends_beside};
+pub use crossed::crossed;
 pub use inputs::Digest;
 pub use job::Job;
 pub use namespaces::{Namespaces, Net, Socket, sockets};

@@ -143,7 +143,11 @@ fn sliced(wire: Wire, case: Case) -> Case {
         return case;
     }
     let chunk_bytes = if matches!(wire, Wire::Inproc | Wire::Shm) { 256 << 10 } else { 1 << 20 };
-    let chunks = if case.row.collective.has_blocks() { 1 } else { (case.row.chunks)(2).max(2) as usize };
+    let chunks = if case.row.collective.has_blocks() {
+        1
+    } else {
+        (case.row.chunks)(&paceline_comm::schedule::Groups::assumed(2)).max(2) as usize
+    };
     // Cases at random lengths have narrow types; here they would only take longer to draw.
     let data_type = if case.data_type.is_float() { DataType::F64 } else { DataType::U64 };
     let chunks = chunks.min(8);

@@ -51,7 +51,7 @@ mod tests {
 
     fn profile(processor: &str, ranks: usize, row: &str) -> Profile {
         let host = ProfileHost { name: "here".to_owned(), processor: processor.to_owned(), cores: 2 };
-        let among = Circumstances { link: "shm".to_owned(), ranks, crowding: 1 };
+        let among = Circumstances { link: "shm".to_owned(), ranks, crowding: 1, hosts: Vec::new() };
         let from = vec![Crossover { bytes: 0, row: row.to_owned() }];
         let choices = vec![MeasuredChoices { among, collective: "all_reduce".to_owned(), from }];
         Profile { choices, ..Profile::new(host) }

@@ -66,6 +66,16 @@ impl Crossing {
     }
 }
 
+/// What leaves or enters these ranks together when a row runs, in units of the whole message.
+pub(super) fn leaving(layout: &Layout, row: &Row, ranks: &[Rank], is_far: impl Fn(Rank, Rank) -> bool) -> f64 {
+    let mut sum = [0.0; 2];
+    for me in ranks {
+        let (passed, _) = passed(&layout.program(row, *me, 0), |other| is_far(*me, other));
+        sum = [sum[0] + passed[0].chunks, sum[1] + passed[1].chunks];
+    }
+    sum[0].max(sum[1]) / f64::from(layout.chunks(row))
+}
+
 #[derive(Clone, Copy, Default)]
 struct Passed {
     messages: f64,

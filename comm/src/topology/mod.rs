@@ -2,11 +2,13 @@
 //!
 //! Pure: all ranks compute the same from what all have told each other.
 
+mod cluster;
 mod crossing;
 mod layout;
 mod path;
 mod price;
 
+pub use cluster::{Cluster, Estimate, Fabric, Trouble, Wire};
 pub use crossing::Crossing;
 pub use layout::{Layout, Spot};
 pub use price::Links;

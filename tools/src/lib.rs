@@ -7,4 +7,5 @@ pub mod launch;
 pub mod log;
 pub mod perf;
 pub mod rows;
+pub mod simulate;
 pub mod tune;

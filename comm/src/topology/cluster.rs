@@ -270,18 +270,15 @@ impl Cluster {
 
     fn estimate_row(&self, layout: &Layout, row: &'static Row, bytes: u64, trouble: &Trouble) -> Estimate {
         let n = self.size();
-        let mut crossing = layout.crossing(row);
+        let crossing = layout.crossing(row);
+        let mut crossing = crossing.over_adapters(self.adapters_per_host, self.ranks_per_host);
         let work = row.work_in(layout.groups());
-        let leaves_host = crossing.host;
+        let leaves_host = layout.crossing(row).host;
         let (leaves_switch, scarcity) = self.beyond(layout, row);
         crossing.host = crossing.host.max(leaves_switch * scarcity);
         let adapters = self.adapters_per_host - if self.hosts > 1 { trouble.dead_adapters } else { 0 };
-        let host_rate = (f64::from(adapters) * self.far.bytes_per_s)
-            .min(
-                f64::from(self.adapters_per_host - 1) * self.far.bytes_per_s
-                    + self.far.bytes_per_s / trouble.slow_adapter,
-            )
-            .min(self.rail_rate(trouble, &crossing, leaves_host));
+        // Lanes are of one length: the slowest adapter holds up all. A dead one's lanes go by the others.
+        let host_rate = f64::from(adapters) * self.far.bytes_per_s / trouble.slow_adapter;
         let folds = 1.0 / self.fold_bytes_per_s;
         let costs = |wire: Wire, rate: f64| Costs {
             latency_s: wire.latency_s,
@@ -314,13 +311,6 @@ impl Cluster {
             algorithm_bytes_per_s: rate,
             bus_bytes_per_s: rate * bus_factor(row.collective, n),
         }
-    }
-
-    /// Where each lane has an adapter of its own the slowest adapter holds up its lane, and with it everybody.
-    fn rail_rate(&self, trouble: &Trouble, crossing: &super::Crossing, leaves_host: f64) -> f64 {
-        let lanes = f64::from(self.adapters_per_host);
-        let is_spread = crossing.rank * f64::from(self.ranks_per_host) <= 1.5 * leaves_host;
-        if is_spread { lanes * self.far.bytes_per_s / trouble.slow_adapter } else { self.far.bytes_per_s * lanes }
     }
 
     /// What passes beyond a switch, for each host or adapter of it, and how many times scarcer the way there is.

@@ -66,6 +66,16 @@ impl Crossing {
     }
 }
 
+impl Crossing {
+    /// The same where hosts have so many adapters, each of them used by the ranks next to it: a rank that alone speaks for its
+    /// host has the others idle. What leaves the host counts as much more as its busiest adapter has more than its share.
+    #[must_use]
+    pub fn over_adapters(self, adapters: u32, ranks_per_host: u32) -> Crossing {
+        let of_rank = f64::from((adapters / ranks_per_host.max(1)).max(1));
+        Crossing { host: self.host.max(self.rank * f64::from(adapters) / of_rank), ..self }
+    }
+}
+
 /// What leaves or enters these ranks together when a row runs, in units of the whole message.
 pub(super) fn leaving(layout: &Layout, row: &Row, ranks: &[Rank], is_far: impl Fn(Rank, Rank) -> bool) -> f64 {
     let mut sum = [0.0; 2];

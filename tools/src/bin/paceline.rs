@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{doctor, explain, launch, log, rows, tune};
+use paceline_tools::{doctor, explain, launch, log, rows, simulate, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -19,6 +19,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Rows(rows::Arguments),
+    Simulate(simulate::Arguments),
     Tune(tune::Arguments),
 }
 
@@ -46,6 +47,13 @@ fn main() -> ExitCode {
             print!("{}", rows::text(&arguments));
             ExitCode::SUCCESS
         }
+        Command::Simulate(arguments) => match simulate::main(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("paceline simulate: {why}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Tune(arguments) => match log::begin() {
             Ok(()) => tune::main(&arguments),
             Err(why) => {

@@ -29,7 +29,7 @@ pub fn all_to_all(p: &mut Program) {
     let mine: Vec<Rank> = spot.all_readers(spot.place).collect();
     // For each reader a run of slots, one for each place of this group.
     let run = |reader: Rank| {
-        let slot = mine.iter().position(|other| *other == reader).expect("this rank collects for it") as u32;
+        let slot = mine.binary_search(&reader).expect("this rank collects for it") as u32;
         scratch(slot * size, 0)
     };
     let kept = |reader: Rank, place: u32| run(reader).run(size).part(place, 1);

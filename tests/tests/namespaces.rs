@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use paceline_comm::topology::{Cluster, Trouble, Wire};
+use paceline_comm::{LinkKind, Prices};
+use paceline_tests::is_asked_for;
 use paceline_tests::process::{Job, Namespaces, Net, Plan, Said, Socket, agree, sockets};
 
 const ALL: &str = "join calls result";
@@ -94,6 +97,68 @@ fn no_more_leaves_a_host_than_has_to() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is predicted for links of a limited rate is what they take. Reports; where time is no matter (`PACELINE_FULL=1`) more
+/// than a quarter beside it is a failure.
+#[test]
+fn calls_over_limited_links_take_what_is_predicted() {
+    const MBIT_PER_S: usize = 400;
+    let net = Net { hosts: 2, interfaces: 1, v4: true, v6: false };
+    let places: Places = &[0, 0, 1, 1];
+    let Some(network) = Namespaces::make(net) else { return };
+    if !network.limit(0, MBIT_PER_S) {
+        return;
+    }
+    // What of the limit is left when 1448 of 1514 bytes are a message's.
+    let rate = MBIT_PER_S as f64 * 1e6 / 8.0 * 1448.0 / 1514.0;
+    let wire = |prices: Prices| Wire {
+        latency_s: prices.latency_s,
+        message_s: prices.message_s,
+        bytes_per_s: 1.0 / prices.byte_s,
+    };
+    let (near, far) = (wire(Prices::standard(LinkKind::Shm)), wire(Prices::standard(LinkKind::Tcp)));
+    let cluster = Cluster {
+        hosts: 2,
+        ranks_per_host: 2,
+        adapters_per_host: 1,
+        near,
+        far: Wire { bytes_per_s: rate, ..far },
+        ..Cluster::named("cpu").expect("it is known")
+    };
+    let calls = [
+        ("all_reduce", "two_level"),
+        ("all_reduce", "ring"),
+        ("all_reduce", "halving_doubling"),
+        ("all_gather", "two_level"),
+        ("all_gather", "ring"),
+        ("reduce_scatter", "two_level"),
+        ("broadcast", "two_level"),
+        ("all_to_all", "pairwise"),
+    ];
+    let sizes = [1 << 20, 4 << 20];
+    let asked: Vec<_> = calls.iter().flat_map(|call| sizes.map(|bytes| (call.0, call.1, bytes))).collect();
+    let steps: Vec<_> = asked.iter().map(|(name, row, bytes)| format!("timed={name}/{row},{bytes}")).collect();
+    let said = plan(&network, places, network.v4(0, 0), &format!("join {}", steps.join(" "))).all().succeed();
+    let of_rank = |rank: usize| -> Vec<f64> {
+        let times = said.iter().filter(|said| said.rank == rank && said.word == "timed");
+        times.map(|said| said.rest.split_once(' ').and_then(|(_, us)| us.parse().ok()).expect("a time")).collect()
+    };
+    let ranks: Vec<Vec<f64>> = (0..places.len()).map(of_rank).collect();
+    let times = (0..asked.len()).map(|call| ranks.iter().map(|times| times[call]).fold(0.0, f64::max));
+    let mut off = Vec::new();
+    for ((name, row, bytes), us) in asked.iter().zip(times) {
+        let collective = paceline_comm::Collective::named(name).expect("a collective");
+        let all = cluster.estimate(collective, *bytes as u64, &Trouble::default()).expect("a sound cluster");
+        let predicted = 1e6 * all.iter().find(|estimate| estimate.row == *row).expect("a row").seconds;
+        let ratio = us / predicted;
+        let line = format!("{name} {row} of {bytes} B: {us:.0} us, predicted {predicted:.0}, {ratio:.2}");
+        println!("{line}");
+        if !(0.75..=1.25).contains(&ratio) {
+            off.push(line);
+        }
+    }
+    assert!(off.is_empty() || !is_asked_for("PACELINE_FULL"), "{}", off.join("\n"));
 }
 
 /// Started calls go on while their callers compute; a rank that starts none has no thread for it.

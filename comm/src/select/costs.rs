@@ -143,9 +143,8 @@ impl Machine {
                 ..near
             },
             far: Costs { byte_s: far.byte_s / f64::from(layout.adapters()), message_s: far.message_s * turns, ..far },
+            at_once: turns == 1.0,
         };
-        // Who shares a core with others does one thing at a time.
-        let crossing = Crossing { is_steady: crossing.is_steady && turns == 1.0, ..*crossing };
         let crossing = crossing.over_adapters(layout.adapters(), layout.size() / layout.n_hosts());
         crossing.seconds(&row.work_in(layout.groups()), bytes as u64, n_slices, &links) + ENGINE_S + scratch_s(row)
     }

@@ -290,6 +290,7 @@ impl Cluster {
         let links = Links {
             near: costs(self.near, self.near.bytes_per_s / trouble.slow_near),
             far: costs(self.far, host_rate),
+            at_once: true,
         };
         let chunks = u64::from(layout.chunks(row));
         let n_slices =

@@ -12,6 +12,7 @@
 //! beside=ELEMENTS    starts an all_reduce of that many, computes until it has ended, without waiting for it, and says how
 //!                    many times it looked at it
 //! crossed=WHAT,BYTES says the algorithm of a call (`all_reduce`, `all_reduce/ring`) and how many bytes left the host
+//! timed=WHAT,BYTES   the same with the microseconds of a call
 //! idle=MS            sleeps, and says how much processor time that took
 //! blocked=MS         all but rank 0 wait that long for a message from it, and say what that took
 //! threads            says how many threads the process has
@@ -29,7 +30,9 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use paceline_comm::{Communicator, Environment, Error, ErrorKind, ReduceOp, Setup};
-use paceline_tests::process::{CALLS, Call, Digest, LENGTHS, Side, cpu_time, crossed, ends_beside, fork, kind_of, say};
+use paceline_tests::process::{
+    CALLS, Call, Digest, LENGTHS, Side, cpu_time, crossed, ends_beside, fork, kind_of, say, timed,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// No test takes longer; a worker that was forgotten ends by itself.
@@ -97,6 +100,11 @@ impl Worker {
                 let (what, bytes) = value.split_once(',').expect("a call and its bytes");
                 let (chosen, left) = crossed(self.comm(), what, number(bytes))?;
                 say("crossed", self.rank, format!("{chosen} {left}"));
+            }
+            "timed" => {
+                let (what, bytes) = value.split_once(',').expect("a call and its bytes");
+                let (chosen, us) = timed(self.comm(), what, number(bytes))?;
+                say("timed", self.rank, format!("{chosen} {us}"));
             }
             "threads" => say("threads", self.rank, threads()),
             "idle" => self.measure(|_| {

@@ -1,12 +1,70 @@
-//! How much of a call leaves this host, as its network interfaces count it.
+//! How much of a call leaves this host, as its network interfaces count it; and how long the call takes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use paceline_comm::{CallOptions, Communicator, Error, ReduceOp};
+use paceline_comm::{CallOptions, Collective, Communicator, Error, ReduceOp};
 
-/// Makes a call of `bytes` bytes of the whole message, and says how many left the host meanwhile, and which algorithm ran.
-///
-/// `what` is `collective/algorithm`; without an algorithm it is the one that is chosen.
+/// A call that is asked for as `collective/algorithm`; without an algorithm the one that is chosen.
+struct Asked {
+    comm: Communicator,
+    collective: Collective,
+    bytes: usize,
+}
+
+impl Asked {
+    fn new(comm: &Communicator, what: &str, bytes: usize) -> Asked {
+        let (collective, algorithm) = what.split_once('/').unwrap_or((what, ""));
+        let wish = (!algorithm.is_empty()).then(|| algorithm.to_owned());
+        let comm = comm.with(CallOptions { algorithm: wish, ..CallOptions::default() });
+        Asked { comm, collective: Collective::named(collective).expect("a collective"), bytes }
+    }
+
+    /// Makes the call, and checks its result.
+    fn call(&self) -> Result<(), Error> {
+        let comm = &self.comm;
+        let n = comm.size();
+        let (whole, block) = (self.bytes / size_of::<u32>(), self.bytes / size_of::<u32>() / n);
+        let mine = comm.rank() as u32 + 1;
+        let sum = (n * (n + 1) / 2) as u32;
+        let of_all = |all: &[u32]| (0..block * n).all(|i| all[i] == (i / block) as u32 + 1);
+        let is_right = match self.collective {
+            Collective::AllReduce => {
+                let mut vector = vec![mine; whole];
+                comm.all_reduce_in_place(&mut vector, ReduceOp::Sum)?;
+                vector.iter().all(|found| *found == sum)
+            }
+            Collective::AllGather => {
+                let mut all = vec![0; block * n];
+                comm.all_gather(&vec![mine; block], &mut all)?;
+                of_all(&all)
+            }
+            Collective::ReduceScatter => {
+                let mut own = vec![0; block];
+                comm.reduce_scatter(&vec![mine; block * n], &mut own, ReduceOp::Sum)?;
+                own.iter().all(|found| *found == sum)
+            }
+            Collective::AllToAll => {
+                let mut all = vec![0; block * n];
+                comm.all_to_all(&vec![mine; block * n], &mut all)?;
+                of_all(&all)
+            }
+            Collective::Broadcast => {
+                let mut vector = vec![mine; whole];
+                comm.broadcast(&mut vector, 1)?;
+                vector.iter().all(|found| *found == 2)
+            }
+            other => panic!("{other} is no collective that can be asked for here"),
+        };
+        assert!(is_right, "{} of {} bytes", self.collective, self.bytes);
+        Ok(())
+    }
+
+    fn chosen(&self) -> Result<String, Error> {
+        Ok(self.comm.explain(self.collective, self.bytes)?.chosen.to_owned())
+    }
+}
+
+/// Makes a call of `bytes` bytes of the whole message, and says which algorithm ran and how many bytes left the host meanwhile.
 ///
 /// # Errors
 ///
@@ -14,58 +72,42 @@ use paceline_comm::{CallOptions, Communicator, Error, ReduceOp};
 ///
 /// # Panics
 ///
-/// If the collective isn't one of those whose traffic levels keep low, or a result is wrong.
+/// If there is no such call, or a result is wrong.
 pub fn crossed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String, u64), Error> {
-    let (collective, algorithm) = what.split_once('/').unwrap_or((what, ""));
-    let wish = (!algorithm.is_empty()).then(|| algorithm.to_owned());
-    let all = comm;
-    let comm = comm.with(CallOptions { algorithm: wish, ..CallOptions::default() });
-    let n = comm.size();
-    let (whole, block) = (bytes / size_of::<u32>(), bytes / size_of::<u32>() / n);
-    let mine = comm.rank() as u32 + 1;
-    let sum = (n * (n + 1) / 2) as u32;
-    let call = || -> Result<bool, Error> {
-        match collective {
-            "all_reduce" => {
-                let mut vector = vec![mine; whole];
-                comm.all_reduce_in_place(&mut vector, ReduceOp::Sum)?;
-                Ok(vector.iter().all(|found| *found == sum))
-            }
-            "all_gather" => {
-                let mut all = vec![0; block * n];
-                comm.all_gather(&vec![mine; block], &mut all)?;
-                Ok((0..block * n).all(|i| all[i] == (i / block) as u32 + 1))
-            }
-            "reduce_scatter" => {
-                let mut own = vec![0; block];
-                comm.reduce_scatter(&vec![mine; block * n], &mut own, ReduceOp::Sum)?;
-                Ok(own.iter().all(|found| *found == sum))
-            }
-            "all_to_all" => {
-                let mut all = vec![0; block * n];
-                comm.all_to_all(&vec![mine; block * n], &mut all)?;
-                Ok((0..block * n).all(|i| all[i] == (i / block) as u32 + 1))
-            }
-            "broadcast" => {
-                let mut vector = vec![mine; whole];
-                comm.broadcast(&mut vector, 1)?;
-                Ok(vector.iter().all(|found| *found == 2))
-            }
-            _ => panic!("{collective} is no collective whose traffic is counted"),
-        }
-    };
+    let asked = Asked::new(comm, what, bytes);
     // The first call makes plans, and finds out what else there is to find out.
-    assert!(call()?, "{what}");
-    all.barrier()?;
+    asked.call()?;
+    comm.barrier()?;
     let before = settled();
-    all.barrier()?;
-    assert!(call()?, "{what}");
-    all.barrier()?;
-    let name = paceline_comm::Collective::named(collective).expect("a collective");
-    let explained = comm.explain(name, bytes)?;
+    comm.barrier()?;
+    asked.call()?;
+    comm.barrier()?;
     let left = settled() - before;
-    all.barrier()?;
-    Ok((explained.chosen.to_owned(), left))
+    comm.barrier()?;
+    Ok((asked.chosen()?, left))
+}
+
+/// Makes a call some times, and says which algorithm ran and how many microseconds it took, in the median.
+///
+/// # Errors
+///
+/// As [`crossed`].
+///
+/// # Panics
+///
+/// As [`crossed`].
+pub fn timed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String, f64), Error> {
+    let asked = Asked::new(comm, what, bytes);
+    asked.call()?;
+    let mut times = Vec::new();
+    for _ in 0..7 {
+        comm.barrier()?;
+        let began = Instant::now();
+        asked.call()?;
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((asked.chosen()?, times[times.len() / 2]))
 }
 
 /// What has left the host so far, once nothing more does.

@@ -16,7 +16,7 @@ mod tools;
 mod usage;
 
 pub use calls::{CALLS, Call, LENGTHS, ends_beside};
-pub use crossed::crossed;
+pub use crossed::{crossed, timed};
 pub use inputs::Digest;
 pub use job::Job;
 pub use namespaces::{Namespaces, Net, Socket, sockets};

@@ -13,6 +13,8 @@ use crate::error::{Doing, Error, Result};
 pub struct MeshOptions {
     /// Tensor-parallel groups may have ranks on several hosts, though each of their layers waits for the network four times.
     pub tensor_across_hosts: bool,
+    /// Ranks are numbered anew where launchers dealt them out to hosts by turns, so that ranks close by number are close by wire.
+    pub renumber: bool,
 }
 
 /// The ranks of a communicator, placed along axes; one rank's view.
@@ -30,19 +32,21 @@ impl Mesh {
     /// Places the ranks of a communicator.
     ///
     /// # Errors
-    /// The layout has another number of ranks, or a tensor-parallel group spans hosts and that isn't allowed.
+    /// The layout has another number of ranks, a tensor-parallel group spans hosts and that isn't allowed, or ranks that are
+    /// numbered anew don't come together.
     pub fn new(world: Communicator, layout: Layout, options: MeshOptions) -> Result<Mesh> {
         if layout.ranks() != world.size() {
             let (ranks, size) = (layout.ranks(), world.size());
             return Err(Error::invalid(format!("the layout {layout} is for {ranks} ranks, and there are {size}")));
         }
+        let world = if options.renumber { renumbered(world)? } else { world };
         if !options.tensor_across_hosts {
             stays_on_a_host(&world, &layout)?;
         }
         Ok(Mesh { world, layout, groups: Mutex::default() })
     }
 
-    /// All ranks.
+    /// All ranks; numbered anew, if that was asked for and there was a reason.
     #[must_use]
     pub fn world(&self) -> &Communicator {
         &self.world
@@ -94,15 +98,27 @@ impl Mesh {
     }
 }
 
+/// The same ranks in the order of their hosts.
+fn renumbered(world: Communicator) -> Result<Communicator> {
+    if world.layout().is_in_order() {
+        return Ok(world);
+    }
+    let place = world.layout().place(world.rank() as u32);
+    let made = world.split(Some(0), i64::from(place)).doing(|| "numbering the ranks by host".to_owned())?;
+    made.ok_or_else(|| Error::invalid("a split gave this rank no communicator"))
+}
+
 fn stays_on_a_host(world: &Communicator, layout: &Layout) -> Result<()> {
+    let host_of = world.layout().host_of();
     for rank in 0..world.size() {
         let group = layout.group(rank, &[Axis::Tp]);
         let first = group[0];
-        let Some(far) = group.iter().find(|other| world.peer(**other).host != world.peer(first).host) else { continue };
+        let Some(far) = group.iter().find(|other| host_of[**other] != host_of[first]) else { continue };
         let (here, there) = (&world.peer(first).host, &world.peer(*far).host);
         return Err(Error::invalid(format!(
             "the layout {layout} puts ranks {first} ({here}) and {far} ({there}) into one tensor-parallel group: write tp \
-             last and no larger than a host, or allow it with MeshOptions::tensor_across_hosts"
+             last and no larger than a host, number ranks by host (MeshOptions::renumber), or allow it with \
+             MeshOptions::tensor_across_hosts"
         )));
     }
     Ok(())

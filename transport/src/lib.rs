@@ -19,7 +19,7 @@ mod extents;
 pub mod forks;
 mod inproc;
 pub mod link;
-mod machine;
+pub mod machine;
 pub mod memory;
 pub mod mesh;
 mod promptly;

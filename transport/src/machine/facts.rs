@@ -1,4 +1,4 @@
-//! Facts about the machine and the process.
+//! Facts about the process and its host.
 
 use std::sync::Mutex;
 

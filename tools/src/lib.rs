@@ -8,4 +8,5 @@ pub mod log;
 pub mod perf;
 pub mod rows;
 pub mod simulate;
+pub mod topo;
 pub mod tune;

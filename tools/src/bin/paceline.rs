@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{doctor, explain, launch, log, rows, simulate, tune};
+use paceline_tools::{doctor, explain, launch, log, rows, simulate, topo, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -20,6 +20,7 @@ enum Command {
     Explain(explain::Arguments),
     Rows(rows::Arguments),
     Simulate(simulate::Arguments),
+    Topo(topo::Arguments),
     Tune(tune::Arguments),
 }
 
@@ -51,6 +52,16 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("paceline simulate: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        Command::Topo(arguments) => match log::begin().and_then(|()| topo::text(&arguments)) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("paceline topo: {why}");
                 ExitCode::FAILURE
             }
         },

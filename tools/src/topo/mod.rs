@@ -1,0 +1,125 @@
+//! `paceline topo`: the parts of this machine, or of one that a file or a copy of a tree describes, and how they are joined.
+
+mod tree;
+
+use std::path::PathBuf;
+
+use paceline_transport::machine::{Machine, Part, Path, Source};
+
+/// Show this machine's processors, GPUs and network ports, and what joins them
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Arguments {
+    /// The table of paths between GPUs and network ports
+    #[arg(long, group = "form")]
+    pub matrix: bool,
+    /// NCCL's format, which NCCL_TOPO_FILE takes
+    #[arg(long, group = "form")]
+    pub xml: bool,
+    /// Everything that is known, and all paths
+    #[arg(long, group = "form")]
+    pub json: bool,
+    /// Read a file in NCCL's format (what NCCL_TOPO_DUMP_FILE writes) instead of this machine
+    #[arg(long, value_name = "FILE.xml", conflicts_with = "sysfs")]
+    pub from: Option<PathBuf>,
+    /// Read a copy of a machine's /sys, or a folder with such a `sys` and perhaps `proc`, instead of this machine
+    #[arg(long, value_name = "ROOT")]
+    pub sysfs: Option<PathBuf>,
+}
+
+/// All that is known, as JSON has it.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    machine: &'a Machine,
+    paths: Vec<Row>,
+}
+
+/// A path between two of GPUs and network ports.
+#[derive(serde::Serialize)]
+struct Row {
+    from: String,
+    to: String,
+    #[serde(flatten)]
+    path: Path,
+}
+
+/// What is to be printed.
+///
+/// # Errors
+///
+/// The file or folder can't be read, or the file isn't a machine.
+pub fn text(arguments: &Arguments) -> Result<String, String> {
+    let machine = read(arguments)?;
+    if arguments.matrix {
+        Ok(machine.matrix())
+    } else if arguments.xml {
+        Ok(machine.to_xml())
+    } else if arguments.json {
+        json(&machine)
+    } else {
+        Ok(tree::draw(&machine))
+    }
+}
+
+fn read(arguments: &Arguments) -> Result<Machine, String> {
+    if let Some(file) = &arguments.from {
+        return Machine::from_xml_file(file).map_err(|error| format!("{}: {error}", file.display()));
+    }
+    if let Some(root) = &arguments.sysfs {
+        if !root.is_dir() {
+            return Err(format!("{} is no folder: give a copy of a machine's /sys", root.display()));
+        }
+        return Ok(Machine::detect(&Source::at(root), None));
+    }
+    #[cfg(feature = "nvml")]
+    return Ok(Machine::detect(&Source::here(), Some(&paceline_transport::machine::Nvml)));
+    #[cfg(not(feature = "nvml"))]
+    Ok(Machine::detect(&Source::here(), None))
+}
+
+fn json(machine: &Machine) -> Result<String, String> {
+    let parts = machine.endpoints();
+    let row =
+        |from: Part, to: Part| Row { from: machine.label(from), to: machine.label(to), path: machine.path(from, to) };
+    let pairs = parts.iter().enumerate().flat_map(|(at, from)| parts[at + 1..].iter().map(|to| row(*from, *to)));
+    let report = Report { machine, paths: pairs.collect() };
+    serde_json::to_string_pretty(&report).map(|text| text + "\n").map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_shows_this_machine() {
+        let shown = |change: fn(&mut Arguments)| {
+            let mut arguments = Arguments::default();
+            change(&mut arguments);
+            text(&arguments).unwrap()
+        };
+        assert!(shown(|_| ()).contains("node 0"));
+        assert!(shown(|arguments| arguments.matrix = true).contains("NUMA affinity"));
+        let report: serde_json::Value = serde_json::from_str(&shown(|arguments| arguments.json = true)).unwrap();
+        assert!(report["machine"]["cores"].as_array().is_some_and(|cores| !cores.is_empty()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("topology.xml");
+        std::fs::write(&file, shown(|arguments| arguments.xml = true)).unwrap();
+        let again = text(&Arguments { matrix: true, from: Some(file), ..Arguments::default() }).unwrap();
+        assert_eq!(again, shown(|arguments| arguments.matrix = true));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let error = text(&Arguments { sysfs: Some(at("none")), ..Arguments::default() }).unwrap_err();
+        assert!(error.contains("none is no folder"), "{error}");
+        let error = text(&Arguments { from: Some(at("none")), ..Arguments::default() }).unwrap_err();
+        assert!(error.contains("can't be read"), "{error}");
+        std::fs::write(at("wrong"), "<system>\n<cpu numaid=\"zero\"/>\n</system>").unwrap();
+        let error = text(&Arguments { from: Some(at("wrong")), ..Arguments::default() }).unwrap_err();
+        assert!(
+            error.contains("wrong: line 2, column 6: numaid=\"zero\" of <cpu>; expected a whole number"),
+            "{error}"
+        );
+    }
+}

@@ -1,5 +1,6 @@
 //! `paceline topo`: the parts of this machine, or of one that a file or a copy of a tree describes, and how they are joined.
 
+mod svg;
 mod tree;
 
 use std::path::PathBuf;
@@ -18,10 +19,16 @@ pub struct Arguments {
     /// Everything that is known, and all paths
     #[arg(long, group = "form")]
     pub json: bool,
+    /// A picture
+    #[arg(long, group = "form")]
+    pub svg: bool,
+    /// The kernel's files that all this is read from, for --sysfs elsewhere
+    #[arg(long, group = "form", conflicts_with = "from")]
+    pub record: bool,
     /// Read a file in NCCL's format (what NCCL_TOPO_DUMP_FILE writes) instead of this machine
     #[arg(long, value_name = "FILE.xml", conflicts_with = "sysfs")]
     pub from: Option<PathBuf>,
-    /// Read a copy of a machine's /sys, or a folder with such a `sys` and perhaps `proc`, instead of this machine
+    /// Read what --record wrote, a copy of a machine's /sys, or a folder with such a `sys` and perhaps `proc`
     #[arg(long, value_name = "ROOT")]
     pub sysfs: Option<PathBuf>,
 }
@@ -48,6 +55,10 @@ struct Row {
 ///
 /// The file or folder can't be read, or the file isn't a machine.
 pub fn text(arguments: &Arguments) -> Result<String, String> {
+    if arguments.record {
+        let unpacked = tempfile::tempdir().map_err(|error| format!("making a folder for files: {error}"))?;
+        return Ok(source(arguments, unpacked.path())?.record());
+    }
     let machine = read(arguments)?;
     if arguments.matrix {
         Ok(machine.matrix())
@@ -55,6 +66,8 @@ pub fn text(arguments: &Arguments) -> Result<String, String> {
         Ok(machine.to_xml())
     } else if arguments.json {
         json(&machine)
+    } else if arguments.svg {
+        Ok(svg::draw(&tree::grown(&machine)))
     } else {
         Ok(tree::draw(&machine))
     }
@@ -64,16 +77,26 @@ fn read(arguments: &Arguments) -> Result<Machine, String> {
     if let Some(file) = &arguments.from {
         return Machine::from_xml_file(file).map_err(|error| format!("{}: {error}", file.display()));
     }
-    if let Some(root) = &arguments.sysfs {
-        if !root.is_dir() {
-            return Err(format!("{} is no folder: give a copy of a machine's /sys", root.display()));
-        }
-        return Ok(Machine::detect(&Source::at(root), None));
-    }
+    let unpacked = tempfile::tempdir().map_err(|error| format!("making a folder for files: {error}"))?;
+    let source = source(arguments, unpacked.path())?;
+    // Libraries know of this machine only.
     #[cfg(feature = "nvml")]
-    return Ok(Machine::detect(&Source::here(), Some(&paceline_transport::machine::Nvml)));
-    #[cfg(not(feature = "nvml"))]
-    Ok(Machine::detect(&Source::here(), None))
+    if arguments.sysfs.is_none() {
+        return Ok(Machine::detect(&source, Some(&paceline_transport::machine::Nvml)));
+    }
+    Ok(Machine::detect(&source, None))
+}
+
+/// Where the kernel's files are; those of a record are unpacked into a folder.
+fn source(arguments: &Arguments, unpacked: &std::path::Path) -> Result<Source, String> {
+    let Some(root) = &arguments.sysfs else { return Ok(Source::here()) };
+    if root.is_dir() {
+        return Ok(Source::at(root));
+    }
+    let wrong =
+        |why: String| format!("{}: {why}; give what --record wrote, or a copy of a machine's /sys", root.display());
+    let record = std::fs::read_to_string(root).map_err(|error| wrong(format!("it can't be read: {error}")))?;
+    Source::unpack(&record, unpacked).map_err(|error| wrong(error.to_string()))
 }
 
 fn json(machine: &Machine) -> Result<String, String> {
@@ -100,7 +123,12 @@ mod tests {
         assert!(shown(|arguments| arguments.matrix = true).contains("NUMA affinity"));
         let report: serde_json::Value = serde_json::from_str(&shown(|arguments| arguments.json = true)).unwrap();
         assert!(report["machine"]["cores"].as_array().is_some_and(|cores| !cores.is_empty()));
+        assert!(shown(|arguments| arguments.svg = true).ends_with("</svg>\n"));
         let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("record");
+        std::fs::write(&record, shown(|arguments| arguments.record = true)).unwrap();
+        let again = text(&Arguments { xml: true, sysfs: Some(record), ..Arguments::default() }).unwrap();
+        assert_eq!(again, shown(|arguments| arguments.xml = true));
         let file = folder.path().join("topology.xml");
         std::fs::write(&file, shown(|arguments| arguments.xml = true)).unwrap();
         let again = text(&Arguments { matrix: true, from: Some(file), ..Arguments::default() }).unwrap();
@@ -112,7 +140,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let error = text(&Arguments { sysfs: Some(at("none")), ..Arguments::default() }).unwrap_err();
-        assert!(error.contains("none is no folder"), "{error}");
+        assert!(error.contains("none: it can't be read"), "{error}");
         let error = text(&Arguments { from: Some(at("none")), ..Arguments::default() }).unwrap_err();
         assert!(error.contains("can't be read"), "{error}");
         std::fs::write(at("wrong"), "<system>\n<cpu numaid=\"zero\"/>\n</system>").unwrap();

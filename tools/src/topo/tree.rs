@@ -4,18 +4,44 @@ use paceline_transport::machine::{Cache, CacheKind, Machine, Nic, NicKind, NumaN
 
 /// A line, and those below it.
 #[derive(Default)]
-struct Branch {
-    line: String,
-    below: Vec<Branch>,
+pub(super) struct Branch {
+    pub(super) kind: Kind,
+    pub(super) line: String,
+    pub(super) below: Vec<Branch>,
 }
 
-/// Draws a machine, with what couldn't be seen at the end.
+/// What a line is about.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Kind {
+    #[default]
+    Machine,
+    Package,
+    Node,
+    Cache,
+    Device,
+    Gpu,
+    Nic,
+    /// Something said of what is above.
+    Remark,
+}
+
+/// A machine as a tree in text, with what couldn't be seen at the end.
 pub(super) fn draw(machine: &Machine) -> String {
-    let mut root = Branch { line: heading(machine), below: Vec::new() };
+    let mut root = grown(machine);
+    let (notes, parts) = root.below.drain(..).partition::<Vec<_>, _>(|branch| matches!(branch.kind, Kind::Remark));
+    let mut text = format!("{}\n", root.line);
+    grow(&parts, "", &mut text);
+    notes.iter().for_each(|note| text.push_str(&format!("{}\n", note.line)));
+    text
+}
+
+/// A machine as a tree, with what couldn't be seen as remarks at its root.
+pub(super) fn grown(machine: &Machine) -> Branch {
+    let mut root = Branch { kind: Kind::Machine, line: heading(machine), below: Vec::new() };
     let node = |at: usize| node(machine, at);
     for package in &machine.packages {
         let below = package.nodes.iter().map(|at| node(*at)).collect();
-        root.below.push(Branch { line: format!("socket {}", package.id), below });
+        root.below.push(Branch { kind: Kind::Package, line: format!("socket {}", package.id), below });
     }
     let in_packages = |at: &usize| machine.packages.iter().any(|package| package.nodes.contains(at));
     root.below.extend((0..machine.nodes.len()).filter(|at| !in_packages(at)).map(node));
@@ -26,12 +52,14 @@ pub(super) fn draw(machine: &Machine) -> String {
     let mut below: Vec<Branch> = lost.map(|at| device(machine, at)).collect();
     below.extend(loose_nics(machine, None));
     if !below.is_empty() {
-        root.below.push(Branch { line: "near to an unknown NUMA node".to_owned(), below });
+        root.below.push(Branch { kind: Kind::Node, line: "near to an unknown NUMA node".to_owned(), below });
     }
-    let mut text = format!("{}\n", root.line);
-    grow(&root.below, "", &mut text);
-    machine.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
-    text
+    root.below.extend(machine.notes.iter().map(|note| remark(format!("note: {note}"))));
+    root
+}
+
+fn remark(line: String) -> Branch {
+    Branch { kind: Kind::Remark, line, below: Vec::new() }
 }
 
 fn grow(branches: &[Branch], indent: &str, text: &mut String) {
@@ -77,7 +105,7 @@ fn node(machine: &Machine, at: usize) -> Branch {
     });
     below.extend(tops.map(|at| device(machine, at)));
     below.extend(loose_nics(machine, Some(at)));
-    Branch { line, below }
+    Branch { kind: Kind::Node, line, below }
 }
 
 fn processors(node: &NumaNode) -> String {
@@ -103,7 +131,7 @@ fn caches(machine: &Machine, node: &NumaNode) -> Vec<Branch> {
         line
     };
     let outer = all.iter().filter(|cache| cache.level == widest);
-    outer.map(|outer| Branch { line: line(outer), below: Vec::new() }).collect()
+    outer.map(|outer| Branch { kind: Kind::Cache, line: line(outer), below: Vec::new() }).collect()
 }
 
 fn device(machine: &Machine, at: usize) -> Branch {
@@ -123,26 +151,27 @@ fn device(machine: &Machine, at: usize) -> Branch {
             let links: u32 = about.links.iter().fold(0, |sum, link| sum.saturating_add(link.count));
             if links > 0 {
                 let ways = if about.links.iter().all(|link| link.is_to_switch()) { " to switches" } else { "" };
-                below.push(Branch { line: format!("{links} NVLinks{ways}"), below: Vec::new() });
+                below.push(remark(format!("{links} NVLinks{ways}")));
             }
             let nearest: Vec<String> =
                 machine.nearest_nics(Part::Gpu(gpu)).iter().map(|nic| machine.nics[*nic].label()).collect();
             if !nearest.is_empty() {
-                below.push(Branch { line: format!("nearest to {}", nearest.join(", ")), below: Vec::new() });
+                below.push(remark(format!("nearest to {}", nearest.join(", "))));
             }
             format!("{}{name}", machine.label(Part::Gpu(gpu)))
         }
         None if about.is_switch() => "PCI switch".to_owned(),
         None if about.is_nvswitch() => "NVSwitch".to_owned(),
-        None => kind(about.class).to_owned(),
+        None => class(about.class).to_owned(),
     };
     below.extend(machine.nics.iter().filter(|nic| nic.device == Some(at)).map(nic));
     let behind = (0..machine.devices.len()).filter(|child| machine.devices[*child].parent == Some(at));
     below.extend(behind.map(|child| device(machine, child)));
-    Branch { line: format!("{what} {}{link}", about.address), below }
+    let kind = if gpu.is_some() { Kind::Gpu } else { Kind::Device };
+    Branch { kind, line: format!("{what} {}{link}", about.address), below }
 }
 
-fn kind(class: Option<u32>) -> &'static str {
+fn class(class: Option<u32>) -> &'static str {
     match class.map(|class| class >> 16) {
         Some(0x01) => "storage",
         Some(0x02) => "network device",
@@ -168,7 +197,7 @@ fn nic(nic: &Nic) -> Branch {
         .map_or("speed unknown".to_owned(), |bytes| format!("{} Gb/s, {}", bytes as f64 * 8.0 / 1e9, rate(bytes)));
     let interface = nic.interface.as_deref().map_or(String::new(), |name| format!(", interface {name}"));
     let state = nic.state.as_deref().map_or(String::new(), |state| format!(", {state}"));
-    Branch { line: format!("{}: {kind}, {speed}{interface}{state}", nic.label()), below: Vec::new() }
+    Branch { kind: Kind::Nic, line: format!("{}: {kind}, {speed}{interface}{state}", nic.label()), below: Vec::new() }
 }
 
 fn rate(bytes_per_second: u64) -> String {

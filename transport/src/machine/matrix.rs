@@ -3,8 +3,7 @@
 use super::{Machine, Part, Path, PathClass, lists};
 
 /// What the letters mean, the nearest first.
-const LEGEND: &str = "\
-  X    = the device itself
+const LEGEND: &str = "  X    = the device itself
   NV#  = NVLinks, so many side by side, direct or through switches for them
   PIX  = one PCI switch, or one card
   PXB  = several PCI switches, but no processor
@@ -14,11 +13,13 @@ const LEGEND: &str = "\
 ";
 
 impl Machine {
-    /// GPUs, then network ports.
+    /// GPUs, then network ports, each in the order of their numbers.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Part> {
-        let gpus = (0..self.gpus.len()).map(Part::Gpu);
-        gpus.chain((0..self.nics.len()).map(Part::Nic)).collect()
+        let (mut gpus, mut nics): (Vec<_>, Vec<_>) = ((0..self.gpus.len()).collect(), (0..self.nics.len()).collect());
+        gpus.sort_by_key(|gpu| self.gpus[*gpu].number);
+        nics.sort_by_key(|nic| self.nics[*nic].number);
+        gpus.into_iter().map(Part::Gpu).chain(nics.into_iter().map(Part::Nic)).collect()
     }
 
     /// What a part is called.

@@ -17,6 +17,7 @@ mod parts;
 mod path;
 mod pci;
 mod processors;
+mod record;
 mod share;
 mod source;
 mod xml;
@@ -31,6 +32,7 @@ pub use parts::{
     Processor,
 };
 pub use path::{Part, Path, PathClass};
+pub use record::RecordError;
 pub use share::BytesError;
 pub use source::Source;
 pub use xml::{BYTES_MAX as XML_BYTES_MAX, XmlError};

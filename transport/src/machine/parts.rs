@@ -219,6 +219,25 @@ impl PciDevice {
     }
 }
 
+impl PciDevice {
+    /// Whether a virtual machine made it up, with a link whose speed means nothing: bridges of QEMU, some of which call
+    /// themselves Red Hat's, some Texas Instruments' XIO3130, some Intel's 3420.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        is_emulated(self.vendor, self.device)
+    }
+
+    /// What its link towards the processor carries, in bytes per second in each direction; `None` where that isn't known.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> Option<u64> {
+        self.link.filter(|_| !self.is_emulated()).map(PciLink::bytes_per_second)
+    }
+}
+
+pub(super) fn is_emulated(vendor: Option<u16>, device: Option<u16>) -> bool {
+    matches!((vendor, device), (Some(0x1b36), _) | (Some(0x104c), Some(0x8232 | 0x8233)) | (Some(0x8086), Some(0x3420)))
+}
+
 impl NvLink {
     /// Whether it ends at an NVLink switch.
     #[must_use]

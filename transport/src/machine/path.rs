@@ -167,8 +167,7 @@ impl Machine {
         if let Some(path) = self.below_bridge(&up_a, &up_b) {
             return path;
         }
-        let links = up_a.iter().chain(&up_b).filter_map(|at| self.devices[*at].link);
-        let pci = links.map(links::PciLink::bytes_per_second).min();
+        let pci = up_a.iter().chain(&up_b).filter_map(|at| self.devices[*at].bytes_per_second()).min();
         let (Some(node_a), Some(node_b)) = (self.node_of(from), self.node_of(to)) else {
             return Path::new(PathClass::Sockets, pci);
         };
@@ -188,12 +187,12 @@ impl Machine {
     fn below_bridge(&self, a: &[usize], b: &[usize]) -> Option<Path> {
         let (first, other) = (*a.first()?, *b.first()?);
         if self.devices[first].address.is_same_device(self.devices[other].address) {
-            let rate = self.devices[first].link.map(links::PciLink::bytes_per_second);
+            let rate = self.devices[first].bytes_per_second();
             return Some(Path::new(PathClass::Switch, rate));
         }
         let turn = *a.iter().find(|at| b.contains(at))?;
         let below = || [a, b].into_iter().flat_map(|way| way.iter().take_while(|at| **at != turn));
-        let rate = below().filter_map(|at| self.devices[*at].link).map(links::PciLink::bytes_per_second).min();
+        let rate = below().filter_map(|at| self.devices[*at].bytes_per_second()).min();
         // The devices at both ends are no hops; the switch where the path turns is one.
         let between = below().filter(|at| **at != first && **at != other).count();
         let class = if between == 0 { PathClass::Switch } else { PathClass::Switches };

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::links::PciLink;
+use super::parts::is_emulated;
 use super::source::{Source, hexadecimal, names, number, text};
 use super::{Attributes, Machine, PciAddress, PciDevice};
 
@@ -97,7 +98,11 @@ fn describe(
     }
     let own = link(folder);
     // The port above is in a device that is no PCI Express device, or in the processor: then only one end tells.
-    let link = match (own, above.and_then(link)) {
+    let port = above.filter(|above| {
+        let short = |name: &str| hexadecimal(&above.join(name)).and_then(|number| u16::try_from(number).ok());
+        !is_emulated(short("vendor"), short("device"))
+    });
+    let link = match (own, port.and_then(link)) {
         (Some(own), Some(port)) => Some(own.narrower(port)),
         (own, port) => own.or(port),
     };

@@ -1,6 +1,6 @@
 //! Sockets, NUMA nodes, cores and caches, and what of them this process may use.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::source::{Source, number, numbered, text};
 use super::{Allowance, CORES_MAX, Cache, CacheKind, Core, Machine, NumaNode, Package, Processor, lists};
@@ -191,7 +191,7 @@ fn allowance(source: &Source, machine: &mut Machine) {
 }
 
 /// The folders of this process's control groups, each with those above it.
-struct ControlGroups {
+pub(super) struct ControlGroups {
     /// One tree for all (version 2).
     unified: Vec<PathBuf>,
     processor: Vec<PathBuf>,
@@ -199,7 +199,7 @@ struct ControlGroups {
 }
 
 impl ControlGroups {
-    fn read(source: &Source) -> ControlGroups {
+    pub(super) fn read(source: &Source) -> ControlGroups {
         let groups = source.proc_text("self/cgroup").unwrap_or_else(|| "0::/".to_owned());
         let folders = |mount: &str, path: &str| {
             let parts = path.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
@@ -224,6 +224,23 @@ impl ControlGroups {
             }
         }
         found
+    }
+
+    /// The files that are read of them, from where control groups are mounted.
+    pub(super) fn files(&self) -> Vec<String> {
+        let below = |folders: &[PathBuf], names: &[&str]| {
+            let root = folders.first().and_then(|first| first.ancestors().find(|path| path.ends_with("fs/cgroup")));
+            let root = root.unwrap_or(Path::new("")).to_owned();
+            let files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+            let files = files.filter_map(|file| Some(file.strip_prefix(&root).ok()?.display().to_string()));
+            files.collect::<Vec<_>>()
+        };
+        [
+            below(&self.unified, &["cpu.max", "cpuset.cpus.effective"]),
+            below(&self.processor, &["cpu.cfs_quota_us", "cpu.cfs_period_us"]),
+            below(&self.processor_set, &["cpuset.effective_cpus"]),
+        ]
+        .concat()
     }
 
     /// The processors that the innermost group with a set allows.

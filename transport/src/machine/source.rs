@@ -34,6 +34,15 @@ impl Source {
         Source { sys: root.to_owned(), proc: None }
     }
 
+    /// Where a path such as `sys/devices` is; nowhere for `proc` if it wasn't kept.
+    pub(super) fn path(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("sys"), path.strip_prefix("proc"), &self.proc) {
+            (Ok(rest), ..) => self.sys.join(rest),
+            (_, Ok(rest), Some(proc)) => proc.join(rest),
+            _ => PathBuf::new(),
+        }
+    }
+
     /// Where a path of sysfs is.
     pub(super) fn sys(&self, path: &str) -> PathBuf {
         self.sys.join(path)

@@ -211,7 +211,7 @@ fn size(bytes: Option<u64>) -> String {
 fn binary(bytes: u64) -> String {
     match bytes {
         bytes if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        bytes if bytes >= 1 << 20 => format!("{} MiB", (bytes >> 19) as f64 / 2.0),
         bytes => format!("{} KiB", bytes >> 10),
     }
 }

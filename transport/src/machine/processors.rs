@@ -247,8 +247,8 @@ impl ControlGroups {
     fn processors(&self) -> Option<Vec<u32>> {
         let unified = self.unified.iter().map(|folder| folder.join("cpuset.cpus.effective"));
         let own = self.processor_set.iter().map(|folder| folder.join("cpuset.effective_cpus"));
-        let sets = unified.chain(own).filter_map(|path| lists::list(&text(&path)?));
-        sets.filter(|set| !set.is_empty()).last()
+        let mut sets = unified.chain(own).filter_map(|path| lists::list(&text(&path)?));
+        sets.rfind(|set| !set.is_empty())
     }
 
     /// The smallest quota of all groups, in processors.

@@ -138,6 +138,8 @@ fn what_a_process_may_use_is_what_affinity_and_control_groups_leave() {
         Some(1500),
         1,
     );
+    let both = format!("{root}/a/cpu.max = 250000 100000\n{root}/a/b/cpu.max = 120000 100000");
+    check(&format!("proc/self/cgroup = 0::/a/b\n{both}"), &[1, 2, 3], Some(1200), 1);
     check(&format!("proc/self/cgroup = 0::/a\n{root}/a/cpuset.cpus.effective = 0-1"), &[1], None, 1);
     let first = "proc/self/cgroup = 3:cpu,cpuacct:/x\\n2:cpuset:/x\n";
     let quota =

@@ -124,6 +124,17 @@ fn the_nearest_ports_are_told() {
 }
 
 #[test]
+fn ports_that_are_down_count_if_all_are() {
+    let mut machine = machine("dgx-a100");
+    let nic = |machine: &Machine, name: &str| machine.nics.iter().position(|nic| nic.label() == name).unwrap();
+    let (first, second) = (nic(&machine, "mlx5_0"), nic(&machine, "mlx5_1"));
+    machine.nics[first].state = Some("DOWN".to_owned());
+    assert_eq!(machine.nearest_nics(Part::Gpu(0)), [second]);
+    machine.nics.iter_mut().for_each(|nic| nic.state = Some("DOWN".to_owned()));
+    assert_eq!(machine.nearest_nics(Part::Gpu(0)), [first, second]);
+}
+
+#[test]
 fn beyond_the_ports_counts_what_the_nearest_carries() {
     let check = |name: &str, from: &str, want: u64| {
         let machine = machine(name);

@@ -97,10 +97,13 @@ cells() {
 }
 
 # send_recv: both ranks send at once, which costs a device made of processor time more than turns do.
-SMALL="ping_pong:f32:8:500 send_recv:f32:8:500"
-MESSAGES="65536:40 262144:10 1048576:4 4194304:2"
-SUMS="all_reduce:f32:8:500 all_reduce:f32:512:500 all_reduce:f32:4096:200 all_reduce:f32:32768:30 all_reduce:f32:262144:6
-    all_reduce:f32:1048576:3 all_reduce:f32:4194304:2"
+#
+# A cell takes a tenth of a second at least: the programs by which it was ordered, and the one that waits for its time, take
+# some milliseconds of its processors when it begins. perftest's programs send as many messages as the others.
+SMALL="ping_pong:f32:8:5000 send_recv:f32:8:5000"
+MESSAGES="65536:400 262144:100 1048576:25 4194304:6"
+SUMS="all_reduce:f32:8:4000 all_reduce:f32:512:4000 all_reduce:f32:4096:1500 all_reduce:f32:32768:300
+    all_reduce:f32:262144:50 all_reduce:f32:1048576:15 all_reduce:f32:4194304:4"
 
 for size in 2 4; do
     paceline slots
@@ -114,19 +117,19 @@ for size in 2 4; do
     while test $round -lt "$ROUNDS"; do
         round=$((round + 1))
         if test $size = 2; then
-            time=$(perftest 6 8 ib_write_lat -n 2000)
+            time=$(perftest 6 8 ib_write_lat -n 5000)
             echo "$time" | awk '$1 > 0 && $1 < 1e6 { print "@value ping_pong 2 8 ib_write_lat " 2 * $1 }'
             cells $SMALL
             for message in $MESSAGES; do
                 bytes=${message%:*} count=${message#*:}
-                rate=$(perftest 4 "$bytes" ib_write_bw -n $((4 * count)))
+                rate=$(perftest 4 "$bytes" ib_write_bw -n "$count")
                 echo "$rate" | awk -v b="$bytes" '$1 > 0 {
                     time = b / $1 / 1.048576
                     print "@value one_way 2 " b " ib_write_bw " time
                     print "@value one_way,registered 2 " b " ib_write_bw " time
                 }'
                 cells "one_way:f32:$message"
-                rate=$(perftest 4 "$bytes" ib_write_bw -b -n $((4 * count)))
+                rate=$(perftest 4 "$bytes" ib_write_bw -b -n "$count")
                 echo "$rate" | awk -v b="$bytes" '$1 > 0 {
                     time = 2 * b / $1 / 1.048576
                     print "@value send_recv 2 " b " ib_write_bw,both_ways " time

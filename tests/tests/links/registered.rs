@@ -101,6 +101,50 @@ fn what_is_registered_is_fetched_to_where_it_belongs() {
     }
 }
 
+/// A message that a slot holds is written from where it lies, and may be changed as soon as it is accepted.
+#[test]
+fn what_a_slot_holds_is_written_from_where_it_lies() {
+    const LEN: usize = 100_000;
+    for wire in Wire::asked_for(&[Wire::Rdma, Wire::Queues]) {
+        let (mut group, regions, _fabrics) = pair(wire);
+        let (source, mut target) = (slice(&regions[0]), vec![0; LEN]);
+        let begin = Instant::now();
+        for number in 0.. {
+            let before = Traffic::so_far();
+            let first = number as usize % 7 * 1003;
+            let message = bytes(number, LEN);
+            source[first..first + LEN].copy_from_slice(&message);
+            let (mut sent, mut got) = (0, 0);
+            while sent < LEN {
+                if !push(&mut group.ends[0], number, number, &source[first..first + LEN], &mut sent) {
+                    group.rest();
+                }
+            }
+            source[first..first + LEN].fill(0xee);
+            while got < LEN {
+                if !pull(&mut group.ends[1], number, &mut target, &mut got) {
+                    group.rest();
+                }
+            }
+            assert!(target == message, "{wire:?}: message {number} is garbled");
+            let now = Traffic::so_far();
+            assert_eq!((now.landed, now.placed), (before.landed, before.placed), "{wire:?}");
+            assert_eq!(now.copied_out - before.copied_out, LEN as u64, "{wire:?}");
+            // More than slots, so that each is written twice.
+            if now.copied_in == before.copied_in && number > 40 {
+                break;
+            }
+            assert!(begin.elapsed() < BOUND, "{wire:?}: nothing is ever written from where it lies");
+        }
+        // Shorter ones are copied, and ordinary memory is.
+        for message in [&source[..10_000], &bytes(1, LEN)[..]] {
+            let before = Traffic::so_far();
+            carry(&mut group, 1_000_000 + message.len() as u64, message, &mut target[..message.len()]);
+            assert_eq!(Traffic::so_far().copied_in - before.copied_in, message.len() as u64, "{wire:?}");
+        }
+    }
+}
+
 /// Whoever wants to read a large message where it arrives says so; and what has only been offered makes way.
 #[test]
 fn an_offer_can_be_read_in_pieces_and_makes_way() {

@@ -1,4 +1,5 @@
-//! Offers of large messages: what is told of where they lie, and which of them wait to be fetched: `README.md`, "fetching".
+//! Messages of which devices read the bytes where they lie: which are under way, and what is told of those that the receiver
+//! fetches: `README.md`, "in place" and "fetching".
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +7,9 @@ use super::options::PORTS_MAX;
 use super::registration::Found;
 use crate::link::{Channel, Stamp};
 
+/// Messages from this length on are written from where they lie, if that is registered memory and a slot holds them: to wait
+/// for the device costs less than to copy so much.
+pub(super) const IN_PLACE_BYTES_MIN: usize = 64 << 10;
 /// Messages from this length on are offered, if they lie in registered memory.
 pub(super) const OFFER_BYTES_MIN: usize = 128 << 10;
 /// What is offered at once at most.
@@ -39,7 +43,7 @@ impl Source {
     }
 }
 
-/// A message that the receiver fetches from where it lies, and not wholly accepted.
+/// A message of which devices read the bytes where they lie, and not wholly accepted.
 pub(super) struct Leaving {
     pub(super) channel: Channel,
     pub(super) stamp: Stamp,
@@ -49,15 +53,16 @@ pub(super) struct Leaving {
     pub(super) start: usize,
     pub(super) bytes: usize,
     pub(super) accepted: usize,
-    pub(super) offered: Option<Offered>,
+    pub(super) begun: Option<Begun>,
 }
 
-/// An offer that has been made.
+/// What has been begun of such a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Offered {
-    /// The number of its frame: when that is given back, all has been fetched.
-    pub(super) frame: u64,
-    pub(super) bytes: usize,
+pub(super) enum Begun {
+    /// So many bytes are offered: when the frame of that number is given back, all of them have been fetched.
+    Offered { frame: u64, bytes: usize },
+    /// All of it is being written to a slot: when this request of a rail's queue has ended, the device has read it.
+    Written { rail: usize, queue: usize, request: u64 },
 }
 
 #[cfg(test)]

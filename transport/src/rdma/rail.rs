@@ -115,7 +115,8 @@ impl Rail {
         self.queues.iter().map(|queue| queue.pair.inline_bytes()).min().unwrap_or(0)
     }
 
-    /// Writes to the peer's slots, `offset` bytes from their beginning, and tells the peer of it. The queue must have room.
+    /// Writes to the peer's slots, `offset` bytes from their beginning, and tells the peer of it; the number of the request. The
+    /// queue must have room.
     ///
     /// # Safety
     ///
@@ -128,7 +129,7 @@ impl Rail {
         immediate: Immediate,
         mode: Mode,
         pieces: &[Piece],
-    ) -> Result<(), RdmaError> {
+    ) -> Result<u64, RdmaError> {
         let (address, key) = (self.theirs.0 + offset as u64, self.theirs.1);
         let place = &mut self.queues[queue];
         let request = place.posted + 1;
@@ -139,7 +140,7 @@ impl Rail {
         let posted = unsafe { place.pair.post_write(&write, pieces) };
         posted.map_err(|error| self.refused("posting a write", &error))?;
         self.has_posted(queue, request, reported);
-        Ok(())
+        Ok(request)
     }
 
     /// Reads from an address of the peer's, under a key, into registered memory; the number of the request. The queue must

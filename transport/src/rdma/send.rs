@@ -1,9 +1,9 @@
-//! The sending half of a link: `README.md`, "sequence" and "fetching".
+//! The sending half of a link: `README.md`, "sequence", "in place" and "fetching".
 
 use super::frame::{FrameKind, HEADER_BYTES, Header};
 use super::immediate::Immediate;
 use super::link::RdmaLink;
-use super::offer::{Leaving, OFFER_BYTES_MAX, OFFER_BYTES_MIN, Offered, SOURCE_BYTES, Source};
+use super::offer::{Begun, IN_PLACE_BYTES_MIN, Leaving, OFFER_BYTES_MAX, OFFER_BYTES_MIN, SOURCE_BYTES, Source};
 use super::options::PORTS_MAX;
 use super::rail::Mode;
 use super::registration::Use;
@@ -24,7 +24,7 @@ impl RdmaLink {
     #[inline]
     pub(crate) fn send(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Result<Option<usize>, LinkError> {
         if let Some(place) = self.leaving_of(channel, stamp, message) {
-            return self.send_by_offer(place, message.len());
+            return self.send_from_there(place, message);
         }
         let mut sent = 0;
         for _ in 0..FRAMES_AT_ONCE {
@@ -110,18 +110,20 @@ impl RdmaLink {
         Ok(())
     }
 
-    /// The place of the channel's message among those that are fetched from where they lie, if it is or becomes one.
+    /// The place of the channel's message among those that devices read where they lie, if it is or becomes one.
     #[inline]
     fn leaving_of(&mut self, channel: Channel, stamp: Stamp, message: &[u8]) -> Option<usize> {
-        if message.len() < OFFER_BYTES_MIN && self.leaving.is_empty() {
+        if message.len() < IN_PLACE_BYTES_MIN && self.leaving.is_empty() {
             return None;
         }
         let place = self.leaving.iter().position(|leaving| leaving.channel == channel);
-        if place.is_some() || message.len() < OFFER_BYTES_MIN {
+        let is_possible = || match message.len() {
+            ..IN_PLACE_BYTES_MIN => false,
+            IN_PLACE_BYTES_MIN..OFFER_BYTES_MIN => message.len() <= self.geometry().payload_bytes as usize,
+            OFFER_BYTES_MIN.. => self.rails.iter().all(|rail| rail.reads),
+        };
+        if place.is_some() || !is_possible() {
             return place;
-        }
-        if !self.rails.iter().all(|rail| rail.reads) {
-            return None;
         }
         let memory = self.memory.find(message.as_ptr(), message.len(), Use::Source)?;
         self.leaving.push(Leaving {
@@ -131,40 +133,81 @@ impl RdmaLink {
             start: message.as_ptr() as usize,
             bytes: message.len(),
             accepted: 0,
-            offered: None,
+            begun: None,
         });
         Some(self.leaving.len() - 1)
     }
 
-    /// Offers what is left of a message; `None` until all of the offer has been fetched.
-    fn send_by_offer(&mut self, place: usize, rest: usize) -> Result<Option<usize>, LinkError> {
+    /// Has devices read what is left of a message; `None` until they have.
+    fn send_from_there(&mut self, place: usize, rest: &[u8]) -> Result<Option<usize>, LinkError> {
         let leaving = &self.leaving[place];
-        let (channel, stamp, accepted, offered) = (leaving.channel, leaving.stamp, leaving.accepted, leaving.offered);
-        let due = leaving.bytes - accepted;
-        assert!(due == rest, "{channel:?}: {due} bytes are unsent, and {rest} were presented");
-        let Some(Offered { frame, bytes }) = offered else {
-            if !self.has_room(SOURCE_BYTES)? {
+        let (channel, due) = (leaving.channel, leaving.bytes - leaving.accepted);
+        assert!(due == rest.len(), "{channel:?}: {due} bytes are unsent, and {} were presented", rest.len());
+        if leaving.begun.is_none() {
+            let begun =
+                if leaving.bytes < OFFER_BYTES_MIN { self.write_in_place(place, rest) } else { self.offer(place, due) };
+            self.leaving[place].begun = begun?;
+            // A device that is a program of the kernel's has read it by now.
+            if !matches!(self.leaving[place].begun, Some(Begun::Written { .. })) {
                 return Ok(None);
             }
-            let (leaving, bytes) = (&self.leaving[place], due.min(OFFER_BYTES_MAX));
-            let mut source = Source { address: (leaving.start + accepted) as u64, keys: [0; PORTS_MAX] };
-            for (key, rail) in source.keys.iter_mut().zip(&self.rails) {
-                *key = leaving.memory.remote_key(rail.port);
-            }
-            let frame = self.window.next();
-            self.send_frame((channel, stamp, FrameKind::Offer), &source.encode(), bytes as u32)?;
-            self.leaving[place].offered = Some(Offered { frame, bytes });
-            return Ok(None);
-        };
+        }
         self.progress();
-        if !self.window.has_come_back(frame) {
+        let (has_ended, bytes) = match self.leaving[place].begun.expect("begun above") {
+            Begun::Offered { frame, bytes } => (self.window.has_come_back(frame), bytes),
+            Begun::Written { rail, queue, request } => (self.rails[rail].has_ended(queue, request), due),
+        };
+        if !has_ended {
             return self.end.as_ref().map_or(Ok(None), |end| Err(end.into()));
         }
         let leaving = &mut self.leaving[place];
-        (leaving.accepted, leaving.offered) = (accepted + bytes, None);
+        (leaving.accepted, leaving.begun) = (leaving.accepted + bytes, None);
         if leaving.accepted == leaving.bytes {
             self.leaving.swap_remove(place);
         }
         Ok(Some(bytes))
+    }
+
+    /// Writes a message to a slot from where it lies, if there is room.
+    fn write_in_place(&mut self, place: usize, message: &[u8]) -> Result<Option<Begun>, LinkError> {
+        if !self.has_room(message.len())? {
+            return Ok(None);
+        }
+        let (rail, queue) = self.way(message.len());
+        let leaving = &self.leaving[place];
+        let (whose, key) =
+            ((leaving.channel, leaving.stamp, FrameKind::Here), leaving.memory.local_key(self.rails[rail].port));
+        let header = self.header(whose, message.len() as u32);
+        let number = self.window.next();
+        let slot = self.order.slot(number);
+        let (offset, immediate) = (self.geometry().header_offset(slot), Immediate::Frame(number as u32));
+        let start = self.slab.stage(slot, &header, &[]);
+        let there = &mut self.rails[rail];
+        self.turn = self.turn.wrapping_add(1);
+        let pieces = [
+            Piece { start, bytes: HEADER_BYTES as u32, key: there.slots.local_key() },
+            Piece { start: message.as_ptr(), bytes: message.len() as u32, key },
+        ];
+        // SAFETY: of the slot as in `send_frame`; the caller keeps the message as it is until it is accepted, and it stays
+        // registered as long as the link knows it (`Found`).
+        let posted = unsafe { there.write(queue, offset, immediate, Mode::Reported, &pieces) };
+        let request = posted.map_err(|error| self.fail(error))?;
+        self.window.begin();
+        Ok(Some(Begun::Written { rail, queue, request }))
+    }
+
+    /// Offers what is left of a message, `due` bytes, if there is room.
+    fn offer(&mut self, place: usize, due: usize) -> Result<Option<Begun>, LinkError> {
+        if !self.has_room(SOURCE_BYTES)? {
+            return Ok(None);
+        }
+        let (leaving, bytes) = (&self.leaving[place], due.min(OFFER_BYTES_MAX));
+        let mut source = Source { address: (leaving.start + leaving.accepted) as u64, keys: [0; PORTS_MAX] };
+        for (key, rail) in source.keys.iter_mut().zip(&self.rails) {
+            *key = leaving.memory.remote_key(rail.port);
+        }
+        let (whose, frame) = ((leaving.channel, leaving.stamp, FrameKind::Offer), self.window.next());
+        self.send_frame(whose, &source.encode(), bytes as u32)?;
+        Ok(Some(Begun::Offered { frame, bytes }))
     }
 }

@@ -115,7 +115,7 @@ fn groups(random: &mut Numbers, n: u32) -> Groups {
         }
         sizes
     };
-    let (most, is_nested) = (1 + n / 2, n % 2 == 0);
+    let (most, is_nested) = (1 + n / 2, n.is_multiple_of(2));
     let inner = cut(n, most);
     let groups = Groups::of_sizes(&inner);
     if !is_nested {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_transport::machine::{Machine, Whereabouts};
 use paceline_transport::sim::SimNetwork;
 use paceline_transport::{Clock, Environment, Fabric, GroupId, LinkKind, MeshError, ProfilePlace, Setup};
 
@@ -138,7 +139,10 @@ impl Communicator {
     fn spot(&self) -> Spot {
         let is_near = |link: &Option<LinkKind>| matches!(link, None | Some(LinkKind::Inproc | LinkKind::Shm));
         let host = self.inner.links.iter().position(is_near).unwrap_or(self.rank());
-        Spot { host: host as u32, ..Spot::default() }
+        let number = self.inner.links[..self.rank()].iter().filter(|link| is_near(link)).count();
+        let Whereabouts { node, port } = Machine::here().whereabouts(number);
+        let place = |place: Option<usize>| place.map_or(0, |place| place as u16 + 1);
+        Spot { host: host as u32, domain: place(node), adapter: place(port) }
     }
 
     /// Makes sure that all ranks know the same facts, on which the choice of rows depends.

@@ -11,7 +11,7 @@ use crate::schedule::{Groups, Program, Rank};
 pub struct Spot {
     /// What shares memory.
     pub host: u32,
-    /// Of a host, what is near each other: the processors and devices of a NUMA node, GPUs joined by NVLink.
+    /// Of a host, what is near each other: a NUMA node, for a rank that may use the processors of one only.
     pub domain: u16,
     /// Of a host, the network adapter that the rank uses.
     pub adapter: u16,

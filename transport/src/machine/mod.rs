@@ -20,6 +20,7 @@ mod processors;
 mod record;
 mod share;
 mod source;
+mod whereabouts;
 mod xml;
 
 pub use address::PciAddress;
@@ -35,6 +36,7 @@ pub use path::{Part, Path, PathClass};
 pub use record::RecordError;
 pub use share::BytesError;
 pub use source::Source;
+pub use whereabouts::Whereabouts;
 pub use xml::{BYTES_MAX as XML_BYTES_MAX, XmlError};
 
 pub(crate) use facts::{boot_id, files_hint, files_missing, host_name, mix, process_id, raise_file_limit, random};

@@ -1,6 +1,6 @@
 //! Machines as bytes for other ranks.
 
-use paceline_transport::machine::{Allowance, Machine};
+use paceline_transport::machine::{Allowance, Machine, Whereabouts};
 use proptest::prelude::*;
 
 use crate::fixtures::{machine, machines};
@@ -43,6 +43,29 @@ fn what_refers_to_nothing_is_refused() {
     check(|machine| machine.cores.swap(0, 1), "the processors of the list of cores are out of order");
     check(|machine| machine.nodes[0].cores.push(u32::MAX), "the processors of NUMA node 0 are out of order or range");
     check(|machine| machine.cores[0].node = Some(6), "core 0 refers to number 6 of 6");
+}
+
+#[test]
+fn a_process_is_where_its_processors_are() {
+    let mut machine = machine("two-sockets");
+    let of = |machine: &Machine, node: usize| machine.nodes[node].cores.clone();
+    let (first, second) = (of(&machine, 0), of(&machine, 1));
+    let port = |machine: &Machine, at: usize| machine.nics[at].node;
+    for (node, cores) in [(0, &first), (1, &second)] {
+        machine.allowance = Some(Allowance { cores: cores.clone(), quota_thousandths: None });
+        let ranks = [0, 1].map(|number| machine.whereabouts(number));
+        assert!(ranks.iter().all(|rank| rank.node == Some(node)), "{ranks:?}");
+        assert!(ranks.iter().all(|rank| port(&machine, rank.port.unwrap()) == Some(node)), "{ranks:?}");
+    }
+    let mut all = [first, second].concat();
+    all.sort_unstable();
+    machine.allowance = Some(Allowance { cores: all, quota_thousandths: None });
+    let ranks: Vec<_> = (0..machine.nics.len()).map(|number| machine.whereabouts(number)).collect();
+    assert!(ranks.iter().all(|rank| rank.node.is_none()), "{ranks:?}");
+    let ports: std::collections::BTreeSet<_> = ranks.iter().map(|rank| rank.port).collect();
+    assert!(ports.len() > 1 && !ports.contains(&None), "ranks take ports by turns: {ranks:?}");
+    machine.allowance = None;
+    assert_eq!(machine.whereabouts(0), Whereabouts::default());
 }
 
 #[test]

@@ -7,8 +7,10 @@ mod crossing;
 mod layout;
 mod path;
 mod price;
+mod trees;
 
 pub use cluster::{Cluster, Estimate, Fabric, Trouble, Wire};
 pub use crossing::Crossing;
 pub use layout::{Layout, Spot};
 pub use price::Links;
+pub use trees::Tree;

@@ -1,5 +1,6 @@
 //! `paceline topo`: the parts of this machine, or of one that a file or a copy of a tree describes, and how they are joined.
 
+mod job;
 mod svg;
 mod tree;
 
@@ -16,6 +17,9 @@ pub struct Arguments {
     /// NCCL's format, which NCCL_TOPO_FILE takes
     #[arg(long, group = "form")]
     pub xml: bool,
+    /// Where the job's ranks are, their order, rings and trees; under a launcher rank 0 speaks for all
+    #[arg(long, group = "form", conflicts_with_all = ["from", "sysfs"])]
+    pub job: bool,
     /// Everything that is known, and all paths
     #[arg(long, group = "form")]
     pub json: bool,
@@ -58,6 +62,10 @@ pub fn text(arguments: &Arguments) -> Result<String, String> {
     if arguments.record {
         let unpacked = tempfile::tempdir().map_err(|error| format!("making a folder for files: {error}"))?;
         return Ok(source(arguments, unpacked.path())?.record());
+    }
+    if arguments.job {
+        let comm = paceline_comm::Communicator::from_env().map_err(|error| error.to_string())?;
+        return Ok(job::text(&comm).unwrap_or_default());
     }
     let machine = read(arguments)?;
     if arguments.matrix {

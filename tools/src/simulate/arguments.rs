@@ -16,7 +16,7 @@ pub struct Arguments {
     /// The collective, such as all_reduce
     #[arg(value_parser = collective)]
     pub collective: Collective,
-    /// The cluster: a100, h100, cpu, cloud, or a JSON file
+    /// The cluster: a100, h100, cpu, cloud, a JSON file, or one host of it as a file in NCCL's format (.xml)
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     pub cluster: String,
     /// How many hosts; otherwise what the cluster says

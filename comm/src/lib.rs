@@ -3,6 +3,8 @@
 //! Start with a [`Communicator`]. An algorithm is a function that writes a [`schedule`]; the table of them is
 //! [`algorithm::ROWS`]; the engine runs the row that is chosen for a call.
 
+extern crate alloc;
+
 pub mod algorithm;
 pub mod collective;
 mod communicator;

@@ -1,7 +1,7 @@
 //! Which ranks are near each other: groups of neighbours, in levels.
 
+use alloc::sync::Arc;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::step::Rank;
 

@@ -4,13 +4,15 @@
 
 mod cluster;
 mod crossing;
+mod estimate;
 mod layout;
 mod path;
 mod price;
 mod trees;
 
-pub use cluster::{Cluster, Estimate, Fabric, Trouble, Wire};
+pub use cluster::{Cluster, Fabric, Trouble, Wire};
 pub use crossing::Crossing;
+pub use estimate::Estimate;
 pub use layout::{Layout, Spot};
 pub use price::Links;
 pub use trees::Tree;

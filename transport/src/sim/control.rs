@@ -3,9 +3,9 @@
 use std::io;
 
 use super::SimNetwork;
-use super::state::{End, Event, State};
+use super::state::{End, State};
 use super::trace::{At, Happening};
-use super::wire::{Flight, Post, Standing};
+use super::wire::{Post, Standing};
 use crate::control::ControlEvent;
 use crate::link::LinkError;
 
@@ -58,8 +58,7 @@ impl SimControl {
             let late = state.faults.lateness(pair.0, now);
             let wire = state.wire(self.end);
             let arrival = now.after(wire.profile.flight(&mut wire.random)).after(late);
-            let due = wire.frames.push(arrival, Flight::End(Standing::Left));
-            state.plan(due, Event::Frames(self.end));
+            state.end_wire(self.end, arrival, Standing::Left);
             state.post(self.end, Post::Control(ControlEvent::Left));
             state.trace.note(now, pair, Happening::LinkDropped);
         }

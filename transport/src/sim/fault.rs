@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Random;
+use super::{Port, Random};
 use crate::clock::Time;
 
 /// One thing that goes wrong. Moments are on the network's clock; those already past mean now.
@@ -69,6 +69,26 @@ pub enum Fault {
         /// The first that doesn't any more.
         until: Time,
     },
+    /// A port is slow for a while: pieces with which it begins then take it that many times longer.
+    Slow {
+        /// The port.
+        port: Port,
+        /// The first moment at which it is slow.
+        from: Time,
+        /// The first at which it isn't any more.
+        until: Time,
+        /// How many times longer; 1 is as it was made.
+        times: u32,
+    },
+    /// A port begins with no piece for a while, as behind a cable that is out: what would pass it waits. Nobody is told.
+    Close {
+        /// The port.
+        port: Port,
+        /// The first moment at which it is closed.
+        from: Time,
+        /// When it opens; [`Time::NEVER`] for never.
+        until: Time,
+    },
 }
 
 impl Fault {
@@ -97,8 +117,15 @@ impl Fault {
         }
     }
 
-    pub(super) fn validate(&self, ranks: usize) {
+    pub(super) fn validate(&self, ranks: usize, n_ports: usize) {
         let named = match *self {
+            Fault::Slow { port, times, .. } => {
+                assert!(times > 0, "{self:?}: 1 is the speed that the port was made with");
+                return assert!((port.0 as usize) < n_ports, "{self:?} names a port of another network");
+            }
+            Fault::Close { port, .. } => {
+                return assert!((port.0 as usize) < n_ports, "{self:?} names a port of another network");
+            }
             Fault::Kill { rank, .. } | Fault::Stop { rank, .. } | Fault::Straggle { rank, .. } => [rank, rank],
             Fault::Partition { a, b, .. } | Fault::Cut { a, b, .. } => {
                 assert!(a != b, "{self:?}: a rank has no link to itself");
@@ -131,6 +158,8 @@ pub(super) struct Faults {
     partitions: HashMap<(usize, usize), Vec<Spell>>,
     straggles: HashMap<usize, Vec<(Spell, Duration)>>,
     lost_notices: HashMap<(usize, usize), Vec<Spell>>,
+    slow_ports: HashMap<Port, Vec<(Spell, u32)>>,
+    closed_ports: HashMap<Port, Vec<Spell>>,
 }
 
 impl Faults {
@@ -147,6 +176,12 @@ impl Faults {
             }
             Fault::DropNotices { source, target, from, until } => {
                 self.lost_notices.entry((source, target)).or_default().push(Spell { from, until });
+            }
+            Fault::Slow { port, from, until, times } => {
+                self.slow_ports.entry(port).or_default().push((Spell { from, until }, times));
+            }
+            Fault::Close { port, from, until } => {
+                self.closed_ports.entry(port).or_default().push(Spell { from, until });
             }
         }
     }
@@ -171,6 +206,17 @@ impl Faults {
     pub fn lateness(&self, rank: usize, now: Time) -> Duration {
         let spells = self.straggles.get(&rank).into_iter().flatten();
         spells.filter(|(spell, _)| spell.holds(now)).map(|&(_, by)| by).sum()
+    }
+
+    /// How many times longer than it was made to a port takes now.
+    pub fn slowed(&self, port: Port, now: Time) -> u32 {
+        let spells = self.slow_ports.get(&port).into_iter().flatten();
+        spells.filter(|(spell, _)| spell.holds(now)).fold(1, |times, &(_, more)| times.saturating_mul(more))
+    }
+
+    /// The first moment from `now` on at which a port carries something.
+    pub fn open_from(&self, port: Port, now: Time) -> Time {
+        end_of_spells(self.closed_ports.get(&port), now)
     }
 
     /// Whether a notice that is sent now is lost.

@@ -28,6 +28,14 @@ impl State {
                     let next = self.empty(end, |wire| &mut wire.post, State::deliver);
                     self.plan(next, event);
                 }
+                Event::Enter(end) => {
+                    let next = self.enter_ports(end);
+                    self.plan(next, event);
+                }
+                Event::Port(port) => {
+                    let next = self.serve(port);
+                    self.plan(next, event);
+                }
                 Event::Fault(index) => self.strike(self.script[index]),
                 Event::RunsAgain(rank) => {
                     self.trace.note(at, (rank, rank), Happening::RunsAgain);
@@ -143,6 +151,7 @@ impl State {
                 ends.into_iter().for_each(|end| self.cut(end));
             }
             Fault::Stop { .. } | Fault::Partition { .. } | Fault::Straggle { .. } | Fault::DropNotices { .. } => {}
+            Fault::Slow { .. } | Fault::Close { .. } => {}
         }
     }
 
@@ -158,6 +167,7 @@ impl State {
         let text = format!("the connection to rank {peer} was cut at {} (simulated)", At(now));
         let arriving = self.wire(end.other());
         arriving.frames.clear();
+        arriving.passage.iter_mut().for_each(|passage| passage.lose());
         arriving.post.clear();
         arriving.inbox.push_back(ControlEvent::Died(text));
         self.trace.note(now, (peer, me), Happening::DeathArrives);

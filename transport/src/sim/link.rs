@@ -5,7 +5,7 @@
 //! presented again from where it stopped, the same bytes at the same address, with the same stamp.
 
 use super::control::{alive, connected};
-use super::state::{End, Event};
+use super::state::End;
 use super::trace::Happening;
 use super::wire::{Frame, Post, window_cost};
 use super::{SimControl, SimNetwork};
@@ -152,8 +152,9 @@ impl SimLink {
         let late = state.faults.lateness(pair.0, now);
         let wire = state.wire(end);
         let Some(bytes) = wire.room(message.len(), split) else { return Ok(None) };
-        let due = wire.launch((channel, stamp), &message[..bytes], split, now, late);
-        state.plan(due, Event::Frames(end));
+        if let Some((at, event)) = wire.launch(end, (channel, stamp), &message[..bytes], split, now, late) {
+            state.plan(Some(at), event);
+        }
         state.trace.note(now, pair, Happening::FrameSent(channel, stamp, bytes));
         drop(state);
 

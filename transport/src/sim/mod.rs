@@ -14,6 +14,7 @@
 //!
 //! * [`SimNetwork`] is the shared handle: it makes links, owns the clock and the agenda of what will happen, and takes
 //!   [`Fault`]s.
+//! * [`Port`]s are what wires share, and [`SimCluster`] describes hosts whose ranks share adapters.
 //! * [`SimLink`] is one rank's end of a link to one peer.
 //! * [`run`] polls ranks until none moves, lets the clock jump to the next event or deadline, and reports ranks that
 //!   will wait for ever, with a trace of the last events.
@@ -21,6 +22,7 @@
 //! Nothing exists for a pair that has not spoken but a small record, so a thousand ranks that each talk to a few peers
 //! cost memory for what is in flight.
 
+mod cluster;
 mod control;
 mod drive;
 mod fault;
@@ -28,6 +30,7 @@ mod happen;
 mod link;
 mod network;
 mod options;
+mod ports;
 mod random;
 mod state;
 mod trace;
@@ -36,10 +39,12 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use cluster::{ClusterPorts, SimCluster};
 pub use control::SimControl;
 pub use drive::{RankStep, RunError, RunErrorKind, run};
 pub use fault::Fault;
 pub use link::SimLink;
 pub use network::SimNetwork;
 pub use options::{Jitter, LinkProfile, SimOptions};
+pub use ports::{Port, PortUse};
 pub use random::Random;

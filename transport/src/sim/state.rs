@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fault::{Fault, Faults};
+use super::ports::Ports;
 use super::trace::{At, Trace};
-use super::wire::{Flight, Post, Split, Standing, Wire};
-use super::{LinkProfile, Random, SimOptions};
+use super::wire::{Post, Split, Standing, Wire};
+use super::{LinkProfile, Port, Random, SimOptions};
 use crate::clock::Time;
 use crate::control::ControlEvent;
 
@@ -34,6 +35,9 @@ impl End {
 pub(super) enum Event {
     Frames(End),
     Post(End),
+    /// Pieces come to the first port of a wire's way.
+    Enter(End),
+    Port(Port),
     Fault(usize),
     RunsAgain(usize),
 }
@@ -60,6 +64,7 @@ pub(super) struct State {
     pub unmatched: HashMap<(usize, usize), VecDeque<u32>>,
     pub overrides: HashMap<(usize, usize), LinkProfile>,
     pub profile_of: Option<ProfileOf>,
+    pub ports: Ports,
     pub clock: Arc<AtomicU64>,
     pub agenda: BinaryHeap<Reverse<(Time, u64, Event)>>,
     pub script: Vec<Fault>,
@@ -85,6 +90,7 @@ impl State {
             unmatched: HashMap::new(),
             overrides: HashMap::new(),
             profile_of: None,
+            ports: Ports::default(),
             clock,
             agenda: BinaryHeap::new(),
             script: Vec::new(),
@@ -131,13 +137,14 @@ impl State {
     }
 
     pub fn inject(&mut self, fault: Fault) {
-        fault.validate(self.options.ranks);
+        fault.validate(self.options.ranks, self.ports.len());
         self.faults.note(fault);
         let now = self.now();
         let at = match fault {
             Fault::Kill { at, .. } | Fault::Cut { at, .. } => at,
             Fault::Stop { from, .. } | Fault::Partition { from, .. } => from,
             Fault::Straggle { from, .. } | Fault::DropNotices { from, .. } => from,
+            Fault::Slow { from, .. } | Fault::Close { from, .. } => from,
         };
         self.script.push(fault);
         self.plan(Some(at.max(now)), Event::Fault(self.script.len() - 1));
@@ -175,7 +182,8 @@ impl State {
             let (from, to) = self.pair(end);
             let profile = self.profile(from, to);
             profile.validate();
-            let wire = Wire::new(profile, Random::of_pair(self.options.seed, from, to));
+            let mut wire = Wire::new(profile, Random::of_pair(self.options.seed, from, to));
+            wire.passage = self.ports.passage(from, to);
             self.connections[end.connection as usize].wires[usize::from(end.side)] = Some(Box::new(wire));
         }
         self.wire_made(end).expect("the wire was just made")
@@ -202,10 +210,8 @@ impl State {
         let death = self.faults.deaths[&dead];
         let noticed = death.max(self.now()).after(self.options.detection);
         let text = format!("rank {dead} was killed at {} (simulated)", At(death));
-        let wire = self.wire(end);
-        let frames = wire.frames.push(noticed, Flight::End(Standing::Killed(death)));
-        let post = wire.post.push(noticed, Post::Control(ControlEvent::Died(text)));
-        self.plan(frames, Event::Frames(end));
+        self.end_wire(end, noticed, Standing::Killed(death));
+        let post = self.wire(end).post.push(noticed, Post::Control(ControlEvent::Died(text)));
         self.plan(post, Event::Post(end));
     }
 
@@ -227,7 +233,7 @@ impl State {
         .collect()
     }
 
-    /// One line per wire that isn't idle.
+    /// One line per wire that isn't idle, then one per port that is waited for.
     pub fn busy_wires(&self) -> String {
         let ends = self.ends_where(|_, _| true);
         let lines = ends.into_iter().filter_map(|end| {
@@ -235,7 +241,7 @@ impl State {
             let ((from, to), standing) = (self.pair(end), self.standing(end.other()));
             wire.is_busy().then(|| format!("{from}->{to} {standing:?}, {wire}\n"))
         });
-        lines.collect()
+        lines.chain([self.ports.busy()]).collect()
     }
 
     pub fn stir(&mut self, rank: usize) {

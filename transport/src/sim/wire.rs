@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::ports::{Passage, Piece};
+use super::state::{End, Event};
 use super::{LinkProfile, Random};
 use crate::clock::Time;
 use crate::control::ControlEvent;
@@ -50,7 +52,7 @@ pub(super) struct Pipe<T> {
 }
 
 impl<T> Pipe<T> {
-    fn new() -> Pipe<T> {
+    pub fn new() -> Pipe<T> {
         Pipe { items: VecDeque::new(), last: Time(0) }
     }
 
@@ -97,6 +99,8 @@ pub(super) struct Wire {
     pub profile: LinkProfile,
     pub random: Random,
     pub frames: Pipe<Flight>,
+    /// The ports on the way, where there are any.
+    pub passage: Option<Box<Passage>>,
     pub post: Pipe<Post>,
     /// Frames that have begun to arrive and that the receiver's link has not taken.
     pub arrived: VecDeque<Frame>,
@@ -128,6 +132,7 @@ impl Wire {
             profile,
             random,
             frames: Pipe::new(),
+            passage: None,
             post: Pipe::new(),
             arrived: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -152,15 +157,17 @@ impl Wire {
         Some(if bytes < message_bytes { grains(bytes).max(split.grain_bytes).min(most) } else { bytes })
     }
 
-    /// Puts a frame on the wire at `now`, which arrives `late` later than it otherwise would. Answers as [`Pipe::push`].
+    /// Puts a frame on the wire at `now`, which arrives `late` later than it otherwise would. Answers what has to be looked
+    /// at when, if that isn't on the agenda yet.
     pub fn launch(
         &mut self,
+        end: End,
         (channel, stamp): (Channel, Stamp),
         bytes: &[u8],
         split: Split,
         now: Time,
         late: Duration,
-    ) -> Option<Time> {
+    ) -> Option<(Time, Event)> {
         let frame = Frame { channel, stamp, bytes: bytes.to_vec(), start: self.sent };
         self.sent += bytes.len() as u64;
         self.in_flight += window_cost(bytes.len());
@@ -172,13 +179,21 @@ impl Wire {
         loop {
             let piece = self.length(left.min(split.piece_bytes), split.ragged);
             left -= piece;
-            self.busy_until = self.busy_until.after(self.profile.occupancy(piece));
-            let arrival = self.busy_until.after(self.profile.flight(&mut self.random)).after(late);
+            let begins = self.busy_until;
+            self.busy_until = begins.after(self.profile.occupancy(piece));
+            let (through, flies) = (self.busy_until, self.profile.flight(&mut self.random).saturating_add(late));
             let flight = match begin.take() {
                 Some(frame) => Flight::Begin(frame, piece),
                 None => Flight::More(piece),
             };
-            due = due.or(self.frames.push(arrival, flight));
+            let next = match self.passage.as_deref_mut() {
+                None => self.frames.push(through.after(flies), flight).map(|at| (at, Event::Frames(end))),
+                Some(passage) => {
+                    let piece = Piece { end, flight, bytes: piece, through, flies, n_passed: 0 };
+                    passage.enter(begins, piece).map(|at| (at, Event::Enter(end)))
+                }
+            };
+            due = due.or(next);
             if left == 0 {
                 return due;
             }

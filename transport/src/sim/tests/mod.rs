@@ -3,6 +3,7 @@
 mod driving;
 mod faults;
 mod model;
+mod ports;
 mod scale;
 mod wires;
 

@@ -53,6 +53,26 @@ impl Communicator {
     ///
     /// If files can't be had.
     pub fn simulated(network: &SimNetwork, timeout: Duration) -> Result<Vec<Communicator>> {
+        Communicator::simulated_with(network, &Facts::simulated(network.ranks()), timeout)
+    }
+
+    /// As [`Communicator::simulated`], of ranks that are on hosts: rank `r` at `spots[r]`. Rows are chosen, and ranks placed in
+    /// them, as between such hosts; how long messages take, and what they share, is up to the network
+    /// ([`paceline_transport::sim::SimCluster`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Communicator::simulated`].
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many spots as ranks.
+    pub fn simulated_at(network: &SimNetwork, spots: &[Spot], timeout: Duration) -> Result<Vec<Communicator>> {
+        assert!(spots.len() == network.ranks(), "{} ranks are told where {} are", network.ranks(), spots.len());
+        Communicator::simulated_with(network, &Facts::simulated_at(spots), timeout)
+    }
+
+    fn simulated_with(network: &SimNetwork, facts: &Facts, timeout: Duration) -> Result<Vec<Communicator>> {
         let size = network.ranks();
         let members: Arc<[usize]> = (0..size).collect();
         let joined = Fabric::simulated(network)?;
@@ -63,7 +83,7 @@ impl Communicator {
                 endpoint,
                 Roots::of(fabric),
                 (GroupId::WORLD, members.clone()),
-                Facts::simulated(size),
+                facts.clone(),
                 timeout,
             )
         };

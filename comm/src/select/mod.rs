@@ -17,7 +17,7 @@ use crate::engine::{Slicing, fits_on_boards};
 use crate::error::{Error, Result};
 use crate::request::CallOptions;
 use crate::schedule::Program;
-use crate::topology::Layout;
+use crate::topology::{Layout, Spot};
 
 pub(crate) use agreement::Brought;
 pub use explain::{Explanation, Measured, Offer};
@@ -66,6 +66,15 @@ impl Facts {
     pub(crate) fn simulated(size: usize) -> Facts {
         let (slowest, crowding) = (LinkKind::Inproc, crowding(size, cores()));
         Facts { slowest, crowding, prices: Prices::standard(slowest), ..Facts::unknown(size, Arc::default()) }
+    }
+
+    /// Of a simulated network on which rank `r` is at `spots[r]`: between hosts priced as such a network, within as memory, and
+    /// no rank shares its core.
+    pub(crate) fn simulated_at(spots: &[Spot]) -> Facts {
+        let layout = Layout::of(spots);
+        let slowest = if layout.n_hosts() < 2 { LinkKind::Inproc } else { LinkKind::Sim };
+        let prices = Prices::standard(slowest);
+        Facts { slowest, prices, layout, ..Facts::unknown(spots.len(), Arc::default()) }
     }
 
     /// What a rank may assume before it has heard of the others.

@@ -23,6 +23,10 @@ pub struct Crossing {
     /// Whether a rank waits for another host in every round while others never do: then what passes between hosts does so at
     /// the same time as what passes within.
     pub is_steady: bool,
+    /// How many ranks of a host send to others at the same time, of equal length: in rows of levels all do. At least 1.
+    pub lanes: f64,
+    /// How many adapters a host has for each that a rank can use: 1 unless [`Crossing::over_adapters`] says otherwise.
+    pub adapters: f64,
 }
 
 /// Of how many hosts programs are looked at, of more.
@@ -60,6 +64,8 @@ impl Crossing {
             all.host_messages = all.host_messages.max(of_host[0].messages).max(of_host[1].messages);
         }
         all.mean /= n_sampled;
+        all.adapters = 1.0;
+        all.lanes = if row.is_in_levels() && all.rank > 0.0 { (all.host / all.rank).max(1.0) } else { 1.0 };
         let is_long = 2 * n_rounds >= layout.size() as usize;
         all.is_steady = is_long && most_waits == n_rounds && all.latencies[1] > 0.0;
         all
@@ -72,7 +78,8 @@ impl Crossing {
     #[must_use]
     pub fn over_adapters(self, adapters: u32, ranks_per_host: u32) -> Crossing {
         let of_rank = f64::from((adapters / ranks_per_host.max(1)).max(1));
-        Crossing { host: self.host.max(self.rank * f64::from(adapters) / of_rank), ..self }
+        let adapters = f64::from(adapters) / of_rank;
+        Crossing { host: self.host.max(self.rank * adapters), adapters, ..self }
     }
 }
 

@@ -2,11 +2,13 @@
 //! and says, measures and keeps what the library chooses.
 
 pub mod doctor;
+pub mod draw;
 pub mod explain;
 pub mod launch;
 pub mod log;
 pub mod perf;
 pub mod rows;
 pub mod simulate;
+pub mod svg;
 pub mod topo;
 pub mod tune;

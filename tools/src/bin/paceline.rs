@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use paceline_tools::{doctor, explain, launch, log, rows, simulate, topo, tune};
+use paceline_tools::{doctor, draw, explain, launch, log, rows, simulate, topo, tune};
 
 /// Collective communication between processes
 #[derive(Parser)]
@@ -17,6 +17,7 @@ struct Arguments {
 enum Command {
     Launch(launch::arguments::Arguments),
     Doctor(doctor::Arguments),
+    Draw(draw::Arguments),
     Explain(explain::Arguments),
     Rows(rows::Arguments),
     Simulate(simulate::Arguments),
@@ -31,6 +32,16 @@ fn main() -> ExitCode {
             Ok(()) => doctor::main(&arguments),
             Err(why) => {
                 eprintln!("paceline doctor: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        Command::Draw(arguments) => match draw::text(&arguments) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("paceline draw: {why}");
                 ExitCode::FAILURE
             }
         },

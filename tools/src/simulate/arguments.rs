@@ -62,6 +62,15 @@ pub struct Arguments {
     /// One rank comes that much later
     #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = microseconds)]
     pub straggler_us: f64,
+    /// Also makes the call, with the engine and all its messages, on a simulated network of up to 1024 ranks
+    #[arg(long)]
+    pub engine: bool,
+    /// With --engine: this rank dies in the middle of the call
+    #[arg(long, value_name = "RANK", requires = "engine")]
+    pub dead_rank: Option<u32>,
+    /// With --engine: where randomness comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
     /// As JSON
     #[arg(long)]
     pub json: bool,

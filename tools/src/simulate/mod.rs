@@ -1,6 +1,7 @@
 //! `paceline simulate`: how long a call would take on a cluster that is described.
 
 mod arguments;
+mod engine;
 mod machine;
 mod plot;
 mod table;
@@ -12,6 +13,7 @@ use paceline_comm::topology::{Cluster, Estimate, Fabric, Trouble};
 use serde::Serialize;
 
 pub use arguments::Arguments;
+pub use engine::Played;
 
 /// One size, and what each row would take.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -35,6 +37,9 @@ pub struct Answers {
     pub groups: u32,
     /// One for each size.
     pub answers: Vec<Answer>,
+    /// The same calls by the engine on a simulated network, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub played: Vec<Played>,
 }
 
 /// Answers, in the form that is asked for, on standard output and in files.
@@ -85,8 +90,22 @@ pub fn answer(arguments: &Arguments) -> Result<Answers, String> {
         }
         Ok(Answer { bytes, rows })
     };
-    let answers = arguments.sizes().into_iter().map(of_bytes).collect::<Result<_, String>>()?;
-    Ok(Answers { collective: arguments.collective.name(), cluster, trouble, groups, answers })
+    let sizes = arguments.sizes();
+    let played = |bytes: &u64| {
+        let question = engine::Question {
+            collective: arguments.collective,
+            bytes: *bytes,
+            row: arguments.row.clone(),
+            dead_rank: arguments.dead_rank,
+            seed: arguments.seed,
+        };
+        engine::play(&cluster, &trouble, &question)
+    };
+    let played = if arguments.engine { sizes.iter().map(played).collect::<Result<_, String>>()? } else { Vec::new() };
+    // The engine meets dead adapters; a price can't be given where nobody gets through.
+    let answers = sizes.into_iter().map(of_bytes).collect::<Result<Vec<_>, String>>();
+    let answers = if arguments.engine { answers.unwrap_or_default() } else { answers? };
+    Ok(Answers { collective: arguments.collective.name(), cluster, trouble, groups, answers, played })
 }
 
 /// The cluster of a file or a name, with what else is said of it.
@@ -158,6 +177,38 @@ mod tests {
     }
 
     #[test]
+    fn the_engine_takes_what_is_predicted() {
+        let line =
+            "all_reduce --cluster h100 --hosts 4 --ranks-per-host 4 --adapters 4 --bytes 4M --row two_level --engine";
+        let asked = asked(line).unwrap();
+        let (played, predicted) = (&asked.played[0], &asked.answers[0].rows[0]);
+        let ratio = played.seconds / predicted.seconds;
+        assert!(played.errors.is_empty() && (0.5..1.5).contains(&ratio), "{ratio}: {played:?} {predicted:?}");
+        assert!((played.leaves_host as f64 / (4 << 20) as f64 - 1.5).abs() < 0.01, "{played:?}");
+    }
+
+    #[test]
+    fn troubles_are_met_by_the_engine() {
+        let played = |more: &str| {
+            let line = format!("all_reduce --cluster cpu --hosts 3 --ranks-per-host 2 --bytes 1M --engine {more}");
+            asked(&line).unwrap().played.remove(0)
+        };
+        let well = played("");
+        let slow = played("--slow-adapter 4");
+        assert!(
+            well.errors.is_empty() && slow.errors.is_empty() && slow.seconds > 1.5 * well.seconds,
+            "{well:?} {slow:?}"
+        );
+        let late = played("--straggler-us 100000");
+        assert!(late.errors.is_empty() && late.seconds > 0.1, "{late:?}");
+        let dead = played("--dead-rank 3");
+        assert!(!dead.errors.is_empty() && dead.errors.keys().all(|error| error.contains("rank 3")), "{dead:?}");
+        assert_eq!(dead.errors.values().sum::<usize>(), 5, "all others are told: {dead:?}");
+        let cut = played("--dead-adapters 2");
+        assert!(!cut.errors.is_empty(), "a host that nobody reaches is no success: {cut:?}");
+    }
+
+    #[test]
     fn a_cluster_is_read_from_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cluster.json");
@@ -180,6 +231,10 @@ mod tests {
             ("all_reduce --hosts 0", "hosts must"),
             ("all_reduce --hosts 2 --dead-adapters 8", "nobody reaches"),
             ("all_reduce --slow-adapter 0.5", "slow-adapter"),
+            ("all_reduce --hosts 512 --bytes 1K --engine", "4096 ranks are more than the 1024"),
+            ("all_reduce --hosts 100 --bytes 1G --engine", "in this process, at most"),
+            ("all_reduce --hosts 1 --bytes 1K --engine --dead-rank 8", "no rank 8"),
+            ("all_reduce --hosts 2 --bytes 1K --engine --rails", "rails are only priced"),
         ] {
             let said = asked(line).unwrap_err();
             assert!(said.contains(why), "{line}: {said}");

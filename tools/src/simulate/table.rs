@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use paceline_comm::topology::{Estimate, Fabric, Trouble};
 
-use super::Answers;
+use super::{Answers, Played};
 
 /// How many rows are listed, of one size; of several, only the quickest is.
 const LISTED: usize = 6;
@@ -34,6 +34,18 @@ pub(super) fn text(answers: &Answers) -> String {
                     answer.bytes
                 ),
             );
+        }
+    }
+    for Played { bytes, row, seconds, errors, leaves_host, took_s } in &answers.played {
+        let (us, leaves) = (seconds * 1e6, *leaves_host as f64 / (*bytes).max(1) as f64);
+        line(
+            &mut text,
+            format_args!(
+                "{bytes:>14}  {row:<20} {us:>14.2}   by the engine, {leaves:.3} messages left the busiest host; took {took_s:.1} s"
+            ),
+        );
+        for (error, ranks) in errors.iter().take(LISTED) {
+            line(&mut text, format_args!("                {ranks} ranks: {error}"));
         }
     }
     text

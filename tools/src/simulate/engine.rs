@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use paceline_comm::topology::{Cluster, Fabric, Spot, Trouble};
 use paceline_comm::{CallOptions, Collective, Communicator, Error, ReduceOp, Work};
 use paceline_transport::Time;
-use paceline_transport::sim::{ClusterPorts, Fault, LinkProfile, RankStep, SimCluster, SimNetwork, SimOptions, run};
+use paceline_transport::sim::{ClusterPorts, LinkProfile, RankStep, SimCluster, SimNetwork, SimOptions, run};
 use serde::Serialize;
 
 /// The most ranks, and bytes of all their messages together: all of them are in this process.
@@ -147,13 +147,13 @@ fn inject(network: &SimNetwork, ports: &ClusterPorts, trouble: &Trouble, dead_ra
     let (from, until) = (Time(0), Time::NEVER);
     let slow = |ports: &[paceline_transport::sim::Port; 2], times: f64| {
         for port in ports.iter().filter(|_| times > 1.0) {
-            network.inject(Fault::Slow { port: *port, from, until, times: times.round() as u32 });
+            network.slow_port(*port, from, until, times.round() as u32);
         }
     };
     if let Some(adapters) = ports.adapters.first() {
         slow(&adapters[0], trouble.slow_adapter);
         for port in adapters.iter().rev().take(trouble.dead_adapters as usize).flatten() {
-            network.inject(Fault::Close { port: *port, from, until });
+            network.close_port(*port, from, until);
         }
     }
     if let Some(rank) = ports.ranks.first() {

@@ -69,26 +69,6 @@ pub enum Fault {
         /// The first that doesn't any more.
         until: Time,
     },
-    /// A port is slow for a while: pieces with which it begins then take it that many times longer.
-    Slow {
-        /// The port.
-        port: Port,
-        /// The first moment at which it is slow.
-        from: Time,
-        /// The first at which it isn't any more.
-        until: Time,
-        /// How many times longer; 1 is as it was made.
-        times: u32,
-    },
-    /// A port begins with no piece for a while, as behind a cable that is out: what would pass it waits. Nobody is told.
-    Close {
-        /// The port.
-        port: Port,
-        /// The first moment at which it is closed.
-        from: Time,
-        /// When it opens; [`Time::NEVER`] for never.
-        until: Time,
-    },
 }
 
 impl Fault {
@@ -117,15 +97,8 @@ impl Fault {
         }
     }
 
-    pub(super) fn validate(&self, ranks: usize, n_ports: usize) {
+    pub(super) fn validate(&self, ranks: usize) {
         let named = match *self {
-            Fault::Slow { port, times, .. } => {
-                assert!(times > 0, "{self:?}: 1 is the speed that the port was made with");
-                return assert!((port.0 as usize) < n_ports, "{self:?} names a port of another network");
-            }
-            Fault::Close { port, .. } => {
-                return assert!((port.0 as usize) < n_ports, "{self:?} names a port of another network");
-            }
             Fault::Kill { rank, .. } | Fault::Stop { rank, .. } | Fault::Straggle { rank, .. } => [rank, rank],
             Fault::Partition { a, b, .. } | Fault::Cut { a, b, .. } => {
                 assert!(a != b, "{self:?}: a rank has no link to itself");
@@ -177,12 +150,6 @@ impl Faults {
             Fault::DropNotices { source, target, from, until } => {
                 self.lost_notices.entry((source, target)).or_default().push(Spell { from, until });
             }
-            Fault::Slow { port, from, until, times } => {
-                self.slow_ports.entry(port).or_default().push((Spell { from, until }, times));
-            }
-            Fault::Close { port, from, until } => {
-                self.closed_ports.entry(port).or_default().push(Spell { from, until });
-            }
         }
     }
 
@@ -206,6 +173,16 @@ impl Faults {
     pub fn lateness(&self, rank: usize, now: Time) -> Duration {
         let spells = self.straggles.get(&rank).into_iter().flatten();
         spells.filter(|(spell, _)| spell.holds(now)).map(|&(_, by)| by).sum()
+    }
+
+    /// Notes that a port is slow for a while.
+    pub fn slow(&mut self, port: Port, (from, until): (Time, Time), times: u32) {
+        self.slow_ports.entry(port).or_default().push((Spell { from, until }, times));
+    }
+
+    /// Notes that a port is closed for a while.
+    pub fn close(&mut self, port: Port, (from, until): (Time, Time)) {
+        self.closed_ports.entry(port).or_default().push(Spell { from, until });
     }
 
     /// How many times longer than it was made to a port takes now.

@@ -151,7 +151,6 @@ impl State {
                 ends.into_iter().for_each(|end| self.cut(end));
             }
             Fault::Stop { .. } | Fault::Partition { .. } | Fault::Straggle { .. } | Fault::DropNotices { .. } => {}
-            Fault::Slow { .. } | Fault::Close { .. } => {}
         }
     }
 

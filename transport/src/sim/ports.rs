@@ -43,7 +43,7 @@ impl SimNetwork {
     ///
     /// # Panics
     ///
-    /// Where the bandwidth is zero: see [`Fault::Close`](super::Fault::Close) for a port that carries nothing.
+    /// Where the bandwidth is zero: see [`SimNetwork::close_port`] for a port that carries nothing.
     pub fn add_port(&self, name: &str, bytes_per_second: u64) -> Port {
         assert!(bytes_per_second > 0, "the port {name} of 0 B/s never delivers: close it");
         let mut state = self.lock();
@@ -62,6 +62,31 @@ impl SimNetwork {
     /// When a frame is first sent over such a wire, where the route names a port of another network.
     pub fn set_routes(&self, route_of: impl Fn(usize, usize) -> Vec<Port> + Send + 'static) {
         self.lock().ports.route_of = Some(Box::new(route_of));
+    }
+
+    /// Makes a port slow for a while or, `until` being [`Time::NEVER`], for good: what it begins with then takes it that many
+    /// times longer.
+    ///
+    /// # Panics
+    ///
+    /// Where the port is of another network, or `times` is zero.
+    pub fn slow_port(&self, port: Port, from: Time, until: Time, times: u32) {
+        assert!(times > 0, "a port that is 0 times slower: 1 is the speed that it was made with");
+        let mut state = self.lock();
+        state.ports.check(port);
+        state.faults.slow(port, (from, until), times);
+    }
+
+    /// Closes a port for a while or, `until` being [`Time::NEVER`], for good, as if its cable were out: it begins with nothing,
+    /// and what would pass it waits. Nobody is told.
+    ///
+    /// # Panics
+    ///
+    /// Where the port is of another network.
+    pub fn close_port(&self, port: Port, from: Time, until: Time) {
+        let mut state = self.lock();
+        state.ports.check(port);
+        state.faults.close(port, (from, until));
     }
 
     /// What a port has carried.
@@ -144,8 +169,8 @@ impl Passage {
 }
 
 impl Ports {
-    pub fn len(&self) -> usize {
-        self.all.len()
+    fn check(&self, port: Port) {
+        assert!((port.0 as usize) < self.all.len(), "port {} is of another network", port.0);
     }
 
     /// The way of a wire, if it goes through ports.

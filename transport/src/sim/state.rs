@@ -137,14 +137,13 @@ impl State {
     }
 
     pub fn inject(&mut self, fault: Fault) {
-        fault.validate(self.options.ranks, self.ports.len());
+        fault.validate(self.options.ranks);
         self.faults.note(fault);
         let now = self.now();
         let at = match fault {
             Fault::Kill { at, .. } | Fault::Cut { at, .. } => at,
             Fault::Stop { from, .. } | Fault::Partition { from, .. } => from,
             Fault::Straggle { from, .. } | Fault::DropNotices { from, .. } => from,
-            Fault::Slow { from, .. } | Fault::Close { from, .. } => from,
         };
         self.script.push(fault);
         self.plan(Some(at.max(now)), Event::Fault(self.script.len() - 1));

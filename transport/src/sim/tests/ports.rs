@@ -1,6 +1,6 @@
 //! Ports: what wires share is shared, in turn, and what they don't is not.
 
-use super::super::{Fault, Port, Random, SimCluster};
+use super::super::{Port, Random, SimCluster};
 use super::*;
 
 /// A network of four ranks on wires that take no time but what their ports do, 1 GB/s each.
@@ -101,23 +101,25 @@ fn many_senders_into_one_port_take_as_long_as_their_bytes() {
 
 #[test]
 fn a_port_can_be_slow_or_closed_for_a_while() {
-    let run = |faults: &dyn Fn(Port) -> Vec<Fault>| {
+    let run = |strike: &dyn Fn(&SimNetwork, Port)| {
         let network = network(|options| options.frame_bytes = 10_000);
         let (struck, other) = (network.add_port("struck", 1_000_000_000), network.add_port("other", 1_000_000_000));
         network.set_routes(move |from, _| vec![if from == 0 { struck } else { other }]);
-        faults(struck).into_iter().for_each(|fault| network.inject(fault));
+        strike(&network, struck);
         let ends = arrivals(&network, &[(0, 1, 100_000), (2, 3, 100_000)]);
         assert_eq!(ends[1], 100_000, "who doesn't pass the port isn't slowed");
         assert_eq!(network.port_use(struck).bytes, 100_000);
         ends[0]
     };
-    let slow = |port, from, until, times| Fault::Slow { port, from: us(from), until: us(until), times };
-    let close = |port, from, until| Fault::Close { port, from: us(from), until: us(until) };
-    assert_eq!(run(&|_| vec![]), 100_000);
-    assert_eq!(run(&|port| vec![slow(port, 0, 1000, 3)]), 300_000);
-    assert_eq!(run(&|port| vec![slow(port, 50, 70, 2)]), 110_000, "one piece of ten takes twice as long");
-    assert_eq!(run(&|port| vec![slow(port, 0, 1000, 3), slow(port, 0, 1000, 2)]), 600_000);
-    assert_eq!(run(&|port| vec![close(port, 20, 500)]), 580_000);
+    assert_eq!(run(&|_, _| {}), 100_000);
+    assert_eq!(run(&|network, port| network.slow_port(port, us(0), us(1000), 3)), 300_000);
+    let one_of_ten = run(&|network, port| network.slow_port(port, us(50), us(60), 2));
+    assert_eq!(one_of_ten, 110_000, "one piece of ten takes twice as long");
+    let twice = |network: &SimNetwork, port| {
+        [2, 3].into_iter().for_each(|times| network.slow_port(port, us(0), us(1000), times));
+    };
+    assert_eq!(run(&twice), 600_000);
+    assert_eq!(run(&|network, port| network.close_port(port, us(20), us(500))), 580_000);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn a_port_that_is_closed_for_good_lets_nothing_pass_and_says_so() {
     let network = network(|options| options.frame_bytes = 1000);
     let port = network.add_port("adapter 0", 1_000_000_000);
     network.set_routes(move |_, _| vec![port]);
-    network.inject(Fault::Close { port, from: us(3), until: Time::NEVER });
+    network.close_port(port, us(3), Time::NEVER);
     let (mut one, mut other) = (network.link(0, 1), network.link(1, 0));
     send_all(&mut one, 0, &[1; 10_000]);
     let_everything_happen(&network);
@@ -195,8 +197,8 @@ fn drawn(seed: u64) -> String {
     let at = |random: &mut Random| us(random.below(500));
     for &port in &ports {
         let (from, until) = (at(random), at(random));
-        network.inject(Fault::Slow { port, from, until, times: 1 + random.below(5) as u32 });
-        network.inject(Fault::Close { port, from: until, until: until.after(Duration::from_micros(random.below(99))) });
+        network.slow_port(port, from, until, 1 + random.below(5) as u32);
+        network.close_port(port, until, until.after(Duration::from_micros(random.below(99))));
     }
     let pairs: Vec<_> = (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).filter(|(a, b)| a != b).collect();
     let mut ends: Vec<_> = pairs.iter().map(|&(from, to)| network.link(from, to)).collect();

@@ -142,7 +142,7 @@ fn calls_over_limited_links_take_what_is_predicted() {
     let said = plan(&network, places, network.v4(0, 0), &format!("join {}", steps.join(" "))).all().succeed();
     let of_rank = |rank: usize| -> Vec<f64> {
         let times = said.iter().filter(|said| said.rank == rank && said.word == "timed");
-        times.map(|said| said.rest.split_once(' ').and_then(|(_, us)| us.parse().ok()).expect("a time")).collect()
+        times.map(|said| said.rest.split(' ').nth(1).and_then(|us| us.parse().ok()).expect("a time")).collect()
     };
     let ranks: Vec<Vec<f64>> = (0..places.len()).map(of_rank).collect();
     let times = (0..asked.len()).map(|call| ranks.iter().map(|times| times[call]).fold(0.0, f64::max));

@@ -12,7 +12,7 @@
 //! beside=ELEMENTS    starts an all_reduce of that many, computes until it has ended, without waiting for it, and says how
 //!                    many times it looked at it
 //! crossed=WHAT,BYTES says the algorithm of a call (`all_reduce`, `all_reduce/ring`) and how many bytes left the host
-//! timed=WHAT,BYTES   the same with the microseconds of a call
+//! timed=WHAT,BYTES   the same with the microseconds of a call, and what they should be
 //! idle=MS            sleeps, and says how much processor time that took
 //! blocked=MS         all but rank 0 wait that long for a message from it, and say what that took
 //! threads            says how many threads the process has
@@ -103,8 +103,8 @@ impl Worker {
             }
             "timed" => {
                 let (what, bytes) = value.split_once(',').expect("a call and its bytes");
-                let (chosen, us) = timed(self.comm(), what, number(bytes))?;
-                say("timed", self.rank, format!("{chosen} {us}"));
+                let (chosen, us, predicted) = timed(self.comm(), what, number(bytes))?;
+                say("timed", self.rank, format!("{chosen} {us:.2} {predicted:.2}"));
             }
             "threads" => say("threads", self.rank, threads()),
             "idle" => self.measure(|_| {

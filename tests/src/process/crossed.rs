@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use paceline_comm::{CallOptions, Collective, Communicator, Error, ReduceOp};
 
+/// How often a call is timed.
+const TIMED: usize = 7;
+
 /// A call that is asked for as `collective/algorithm`; without an algorithm the one that is chosen.
 struct Asked {
     comm: Communicator,
@@ -19,44 +22,50 @@ impl Asked {
         Asked { comm, collective: Collective::named(collective).expect("a collective"), bytes }
     }
 
-    /// Makes the call, and checks its result.
-    fn call(&self) -> Result<(), Error> {
+    /// Makes the call once all are ready, checks its result, and says how long it took.
+    fn call(&self, are_ready: impl Fn() -> Result<(), Error>) -> Result<Duration, Error> {
         let comm = &self.comm;
         let n = comm.size();
         let (whole, block) = (self.bytes / size_of::<u32>(), self.bytes / size_of::<u32>() / n);
         let mine = comm.rank() as u32 + 1;
         let sum = (n * (n + 1) / 2) as u32;
         let of_all = |all: &[u32]| (0..block * n).all(|i| all[i] == (i / block) as u32 + 1);
-        let is_right = match self.collective {
+        let timed = |call: &mut dyn FnMut() -> Result<(), Error>| {
+            are_ready()?;
+            let began = Instant::now();
+            call()?;
+            Ok::<_, Error>(began.elapsed())
+        };
+        let (took, is_right) = match self.collective {
             Collective::AllReduce => {
                 let mut vector = vec![mine; whole];
-                comm.all_reduce_in_place(&mut vector, ReduceOp::Sum)?;
-                vector.iter().all(|found| *found == sum)
+                let took = timed(&mut || comm.all_reduce_in_place(&mut vector, ReduceOp::Sum))?;
+                (took, vector.iter().all(|found| *found == sum))
             }
             Collective::AllGather => {
-                let mut all = vec![0; block * n];
-                comm.all_gather(&vec![mine; block], &mut all)?;
-                of_all(&all)
+                let (own, mut all) = (vec![mine; block], vec![0; block * n]);
+                let took = timed(&mut || comm.all_gather(&own, &mut all))?;
+                (took, of_all(&all))
             }
             Collective::ReduceScatter => {
-                let mut own = vec![0; block];
-                comm.reduce_scatter(&vec![mine; block * n], &mut own, ReduceOp::Sum)?;
-                own.iter().all(|found| *found == sum)
+                let (all, mut own) = (vec![mine; block * n], vec![0; block]);
+                let took = timed(&mut || comm.reduce_scatter(&all, &mut own, ReduceOp::Sum))?;
+                (took, own.iter().all(|found| *found == sum))
             }
             Collective::AllToAll => {
-                let mut all = vec![0; block * n];
-                comm.all_to_all(&vec![mine; block * n], &mut all)?;
-                of_all(&all)
+                let (own, mut all) = (vec![mine; block * n], vec![0; block * n]);
+                let took = timed(&mut || comm.all_to_all(&own, &mut all))?;
+                (took, of_all(&all))
             }
             Collective::Broadcast => {
                 let mut vector = vec![mine; whole];
-                comm.broadcast(&mut vector, 1)?;
-                vector.iter().all(|found| *found == 2)
+                let took = timed(&mut || comm.broadcast(&mut vector, 1))?;
+                (took, vector.iter().all(|found| *found == 2))
             }
             other => panic!("{other} is no collective that can be asked for here"),
         };
         assert!(is_right, "{} of {} bytes", self.collective, self.bytes);
-        Ok(())
+        Ok(took)
     }
 
     fn chosen(&self) -> Result<String, Error> {
@@ -76,18 +85,19 @@ impl Asked {
 pub fn crossed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String, u64), Error> {
     let asked = Asked::new(comm, what, bytes);
     // The first call makes plans, and finds out what else there is to find out.
-    asked.call()?;
+    asked.call(|| Ok(()))?;
     comm.barrier()?;
     let before = settled();
     comm.barrier()?;
-    asked.call()?;
+    asked.call(|| Ok(()))?;
     comm.barrier()?;
     let left = settled() - before;
     comm.barrier()?;
     Ok((asked.chosen()?, left))
 }
 
-/// Makes a call some times, and says which algorithm ran and how many microseconds it took, in the median.
+/// Makes a call some times, and says which algorithm ran, how many microseconds it took, in the median, and how many it should
+/// have taken by its price.
 ///
 /// # Errors
 ///
@@ -96,18 +106,16 @@ pub fn crossed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String,
 /// # Panics
 ///
 /// As [`crossed`].
-pub fn timed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String, f64), Error> {
+pub fn timed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String, f64, f64), Error> {
     let asked = Asked::new(comm, what, bytes);
-    asked.call()?;
+    asked.call(|| Ok(()))?;
     let mut times = Vec::new();
-    for _ in 0..7 {
-        comm.barrier()?;
-        let began = Instant::now();
-        asked.call()?;
-        times.push(began.elapsed().as_secs_f64() * 1e6);
+    for _ in 0..TIMED {
+        times.push(asked.call(|| comm.barrier())?.as_secs_f64() * 1e6);
     }
     times.sort_by(f64::total_cmp);
-    Ok((asked.chosen()?, times[times.len() / 2]))
+    let explained = asked.comm.explain(asked.collective, bytes)?;
+    Ok((explained.chosen.to_owned(), times[times.len() / 2], 1e6 * explained.seconds))
 }
 
 /// What has left the host so far, once nothing more does.

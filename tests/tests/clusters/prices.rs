@@ -69,7 +69,8 @@ fn all_reduce_between_hosts_takes_what_its_price_says() {
         let cluster = Cluster::new(&shape(sizes), &speeds);
         for bytes in [512 << 10, 4 << 20, 16 << 20] {
             for row in rows_for(Collective::AllReduce).filter(|row| (row.fits)(cluster.size() as u32)) {
-                let is_promised = ["ring", "two_level"].contains(&row.name);
+                // What long messages go by is close; others may be off, trees most: their ranks wait for each other.
+                let range = if ["ring", "two_level"].contains(&row.name) { 0.85..=1.15 } else { 0.75..=1.75 };
                 if row.name == "direct" && bytes > 1 << 20 {
                     continue;
                 }
@@ -84,7 +85,7 @@ fn all_reduce_between_hosts_takes_what_its_price_says() {
                     says * 1e6
                 );
                 println!("{line}");
-                if is_promised && !(0.75..=1.25).contains(&ratio) {
+                if !range.contains(&ratio) {
                     wrong.push(line);
                 }
             }

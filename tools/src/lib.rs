@@ -7,6 +7,7 @@ pub mod explain;
 pub mod launch;
 pub mod log;
 pub mod perf;
+pub mod picture;
 pub mod rows;
 pub mod simulate;
 pub mod svg;

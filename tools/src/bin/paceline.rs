@@ -66,11 +66,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Topo(arguments) => match log::begin().and_then(|()| topo::text(&arguments)) {
-            Ok(text) => {
-                print!("{text}");
-                ExitCode::SUCCESS
-            }
+        Command::Topo(arguments) => match log::begin().and_then(|()| topo::main(&arguments)) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("paceline topo: {why}");
                 ExitCode::FAILURE

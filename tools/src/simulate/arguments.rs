@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use paceline_comm::Collective;
 
 use crate::perf::arguments::size;
+use crate::picture;
 use crate::rows::collective;
 
 /// Say how long a call would take on a cluster
@@ -74,8 +75,8 @@ pub struct Arguments {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-    /// Draws times against bytes into an SVG file
-    #[arg(long, value_name = "FILE")]
+    /// Draws times against bytes into a file that ends in .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture::file)]
     pub plot: Option<PathBuf>,
 }
 

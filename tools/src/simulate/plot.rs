@@ -6,6 +6,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use super::Answers;
+use crate::picture;
 
 /// Colours that the colour-blind can tell apart, after Okabe and Ito.
 const COLOURS: [RGBColor; 6] = [
@@ -18,10 +19,12 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 pub(super) fn draw(answers: &Answers, file: &Path) -> Result<(), String> {
-    lines(answers, file).map_err(|error| format!("{}: {error}", file.display()))
+    let svg = lines(answers).map_err(|error| format!("{}: {error}", file.display()))?;
+    picture::write(&svg, file)
 }
 
-fn lines(answers: &Answers, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// The drawing as SVG.
+fn lines(answers: &Answers) -> Result<String, Box<dyn std::error::Error>> {
     if answers.answers.len() < 2 {
         return Err("one size is no line: ask for more with --to".into());
     }
@@ -37,7 +40,8 @@ fn lines(answers: &Answers, file: &Path) -> Result<(), Box<dyn std::error::Error
         let most = all().map(of).fold(0.0, f64::max);
         least / 1.5..most * 1.5
     };
-    let root = SVGBackend::new(file, (900, 560)).into_drawing_area();
+    let mut svg = String::new();
+    let root = SVGBackend::with_string(&mut svg, (900, 560)).into_drawing_area();
     root.fill(&WHITE)?;
     let title = format!("{} of {} ranks, predicted", answers.collective, answers.cluster.size());
     let mut chart = ChartBuilder::on(&root)
@@ -62,5 +66,6 @@ fn lines(answers: &Answers, file: &Path) -> Result<(), Box<dyn std::error::Error
         .background_style(WHITE)
         .draw()?;
     root.present()?;
-    Ok(())
+    drop((chart, root));
+    Ok(svg)
 }

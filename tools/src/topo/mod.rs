@@ -4,9 +4,12 @@ mod job;
 mod svg;
 mod tree;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use paceline_transport::machine::{Machine, Part, Path, Source};
+
+use crate::picture;
 
 /// Show this machine's processors, GPUs and network ports, and what joins them
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -23,9 +26,12 @@ pub struct Arguments {
     /// Everything that is known, and all paths
     #[arg(long, group = "form")]
     pub json: bool,
-    /// A picture
+    /// A picture as SVG
     #[arg(long, group = "form")]
     pub svg: bool,
+    /// The picture into a file that ends in .svg or .png, with nothing printed
+    #[arg(long, visible_alias = "png", group = "form", value_name = "FILE", value_parser = picture::file)]
+    pub picture: Option<PathBuf>,
     /// The kernel's files that all this is read from, for --sysfs elsewhere
     #[arg(long, group = "form", conflicts_with = "from")]
     pub record: bool,
@@ -53,6 +59,20 @@ struct Row {
     path: Path,
 }
 
+/// A machine in the form that is asked for, on standard output or in a file.
+///
+/// # Errors
+///
+/// The file or folder can't be read, the file isn't a machine, or the picture can't be written.
+pub fn main(arguments: &Arguments) -> Result<(), String> {
+    if let Some(file) = &arguments.picture {
+        return picture::write(&drawing(&read(arguments)?), file);
+    }
+    // Who reads only the beginning is content.
+    let _ = std::io::stdout().write_all(text(arguments)?.as_bytes());
+    Ok(())
+}
+
 /// What is to be printed.
 ///
 /// # Errors
@@ -75,10 +95,14 @@ pub fn text(arguments: &Arguments) -> Result<String, String> {
     } else if arguments.json {
         json(&machine)
     } else if arguments.svg {
-        Ok(svg::draw(&tree::grown(&machine)))
+        Ok(drawing(&machine))
     } else {
         Ok(tree::draw(&machine))
     }
+}
+
+fn drawing(machine: &Machine) -> String {
+    svg::draw(&tree::grown(machine))
 }
 
 fn read(arguments: &Arguments) -> Result<Machine, String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use resvg::tiny_skia::{Color, Pixmap, Transform};
-use resvg::usvg::fontdb::{Database, FaceInfo, Family, Query, Style, Weight};
+use resvg::usvg::fontdb::{Database, FaceInfo, Family, Query, Stretch, Style, Weight};
 use resvg::usvg::{Group, Node, Options, Tree, roxmltree};
 
 /// Pixels for each unit of the drawing, in both directions: small text stays legible.
@@ -41,23 +41,32 @@ pub(super) fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
 fn settle(fonts: &mut Database) {
     let is_there = |family| fonts.query(&Query { families: &[family], ..Query::default() }).is_some();
     let lacks = [Family::Monospace, Family::SansSerif, Family::Serif].map(|family| !is_there(family));
-    let any = |wanted: fn(&FaceInfo) -> bool| {
-        let upright = |face: &&FaceInfo| face.style == Style::Normal && face.weight == Weight::NORMAL;
-        let faces = || fonts.faces().filter(upright).chain(fonts.faces());
+    let any = |wanted: &dyn Fn(&FaceInfo) -> bool| {
+        let is_plain = |face: &&FaceInfo| {
+            face.style == Style::Normal && face.weight == Weight::NORMAL && face.stretch == Stretch::Normal
+        };
+        let faces = || fonts.faces().filter(is_plain).chain(fonts.faces());
         let face = faces().find(|face| wanted(face)).or_else(|| faces().next());
         face.and_then(|face| face.families.first()).map(|(name, _)| name.clone()).unwrap_or_default()
     };
-    let (fixed, proportional) = (any(|face| face.monospaced), any(|face| !face.monospaced));
+    let fixed = any(&|face| face.monospaced);
+    let sans = any(&|face| is_called(face, "Sans"));
+    let with_serifs = any(&|face| is_called(face, "Serif"));
     let [monospace, sans_serif, serif] = lacks;
     if monospace {
         fonts.set_monospace_family(fixed);
     }
     if sans_serif {
-        fonts.set_sans_serif_family(proportional.clone());
+        fonts.set_sans_serif_family(sans);
     }
     if serif {
-        fonts.set_serif_family(proportional);
+        fonts.set_serif_family(with_serifs);
     }
+}
+
+/// Whether a face that isn't monospaced has a word in its name.
+fn is_called(face: &FaceInfo, word: &str) -> bool {
+    !face.monospaced && face.families.iter().any(|(name, _)| name.contains(word))
 }
 
 /// Whether all labels of a document are in its tree, with a shape for each of their characters.
@@ -133,6 +142,22 @@ mod tests {
         assert!(pixels.pixels().iter().all(|pixel| pixel.is_opaque()));
         let white = pixels.pixels().iter().filter(|pixel| pixel.red() == 255 && pixel.blue() == 255).count();
         assert_eq!(white, 121 * 60 - 40 * 20);
+    }
+
+    #[test]
+    fn families_stand_for_fonts_of_their_kind() {
+        let Some(mut fonts) = fonts() else { return };
+        fonts.set_sans_serif_family("Nothing");
+        fonts.set_serif_family("Something");
+        settle(&mut fonts);
+        for (family, word) in [(Family::SansSerif, "Sans"), (Family::Serif, "Serif")] {
+            if fonts.faces().any(|face| is_called(face, word)) {
+                let name = fonts.family_name(&family);
+                assert!(name.contains(word), "{name} for {word}");
+            } else {
+                println!("skipped: no font is called {word}");
+            }
+        }
     }
 
     #[test]

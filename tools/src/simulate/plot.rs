@@ -50,7 +50,14 @@ fn lines(answers: &Answers) -> Result<String, Box<dyn std::error::Error>> {
         .x_label_area_size(46)
         .y_label_area_size(74)
         .build_cartesian_2d(ends(|point| point.0).log_scale().base(2.0), ends(|point| point.1).log_scale())?;
-    chart.configure_mesh().x_desc("bytes").y_desc("microseconds").x_labels(12).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("bytes")
+        .y_desc("microseconds")
+        .x_labels(12)
+        .x_label_formatter(&binary)
+        .y_label_formatter(&f64::to_string)
+        .draw()?;
     for (number, (row, points)) in rows.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let width = if number < COLOURS.len() { 2 } else { 1 };
@@ -68,4 +75,47 @@ fn lines(answers: &Answers) -> Result<String, Box<dyn std::error::Error>> {
     root.present()?;
     drop((chart, root));
     Ok(svg)
+}
+
+/// Bytes in the largest unit that they fill.
+fn binary(bytes: &f64) -> String {
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| *unit as f64 <= *bytes) {
+        Some((unit, name)) => format!("{} {name}", bytes / *unit as f64),
+        None => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_comm::topology::{Cluster, Trouble};
+
+    use super::*;
+    use crate::simulate::Answer;
+
+    fn answers(bytes: &[u64]) -> Answers {
+        let cluster = Cluster { hosts: 2, ..Cluster::named("cpu").unwrap() };
+        let rows = |bytes| cluster.estimate(paceline_comm::Collective::AllReduce, bytes, &Trouble::default()).unwrap();
+        let answers = bytes.iter().map(|bytes| Answer { bytes: *bytes, rows: rows(*bytes) }).collect();
+        Answers { collective: "all_reduce", cluster, trouble: Trouble::default(), groups: 1, answers }
+    }
+
+    #[test]
+    fn a_drawing_has_its_labels() {
+        let svg = lines(&answers(&[8, 64 << 10, 64 << 20])).unwrap();
+        for label in ["all_reduce of", "microseconds", "\nring\n", "KiB\n", "MiB\n"] {
+            assert!(svg.contains(label), "{label:?} in {svg}");
+        }
+        assert!(svg.ends_with("</svg>\n"));
+        assert!(lines(&answers(&[8])).unwrap_err().to_string().contains("--to"));
+    }
+
+    #[test]
+    fn the_ending_says_how_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("times.svg");
+        draw(&answers(&[8, 64]), &file).unwrap();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), lines(&answers(&[8, 64])).unwrap());
+        assert!(draw(&answers(&[8, 64]), &folder.path().join("times.pdf")).unwrap_err().contains(".png"));
+    }
 }

@@ -168,6 +168,24 @@ mod tests {
     }
 
     #[test]
+    fn a_picture_goes_into_a_file() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("machine.svg");
+        let parsed = |option: &str, file: &str| Line::try_parse_from(["topo", option, file]);
+        main(&parsed("--picture", file.to_str().unwrap()).unwrap().arguments).unwrap();
+        let printed = text(&Arguments { svg: true, ..Arguments::default() }).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), printed);
+        assert_eq!(parsed("--png", "a.png").unwrap().arguments.picture, Some("a.png".into()));
+        assert!(parsed("--picture", "machine.gif").is_err());
+    }
+
+    #[test]
     fn what_cannot_be_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);

@@ -9,7 +9,7 @@ use crate::rows::collective;
 
 /// Draw an algorithm: what each rank sends, receives, folds and copies in each round
 ///
-/// As text unless --svg names a file. docs/schedules.md says how to read it.
+/// As text unless --picture names a file. docs/schedules.md says how to read it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// The collective, such as all_reduce
@@ -29,9 +29,9 @@ pub struct Arguments {
     /// The ranks in the order in which they are near each other: 0,2,1,3
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
     pub order: Vec<Rank>,
-    /// Draws a picture into this file
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    /// Draws a picture into this file, which ends in .svg or .png
+    #[arg(long, visible_alias = "svg", value_name = "FILE", value_parser = crate::picture::file)]
+    pub picture: Option<PathBuf>,
     /// Says which collectives and rows there are
     #[arg(long, exclusive = true)]
     pub list: bool,

@@ -99,7 +99,7 @@ fn named(collective: Option<Collective>, name: Option<&str>) -> Result<&'static 
     row(collective, name).ok_or_else(|| format!("{collective} has no row {name}. There are: {}", names()))
 }
 
-/// What is to be printed; with `--svg`, once the file is written.
+/// What is to be printed; with `--picture`, once the file is written.
 ///
 /// # Errors
 ///
@@ -109,16 +109,16 @@ pub fn text(arguments: &Arguments) -> Result<String, String> {
         return Ok(list());
     }
     let drawing = Drawing::of(arguments)?;
-    let Some(path) = &arguments.svg else { return Ok(draw(&drawing.programs)) };
+    let Some(path) = &arguments.picture else { return Ok(draw(&drawing.programs)) };
     let n = drawing.programs.len();
     if n > PICTURE_RANKS_MAX as usize {
         return Err(format!(
-            "{n} ranks are too many for a picture, which has at most {PICTURE_RANKS_MAX}; without --svg they are drawn as \
+            "{n} ranks are too many for a picture, which has at most {PICTURE_RANKS_MAX}; without --picture they are drawn as \
              text"
         ));
     }
     let svg = picture::svg(&drawing)?;
-    std::fs::write(path, svg).map_err(|error| format!("{} can't be written: {error}", path.display()))?;
+    crate::picture::write(&svg, path)?;
     Ok(format!("{}: {}\n", path.display(), drawing.title()))
 }
 

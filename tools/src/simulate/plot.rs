@@ -97,7 +97,14 @@ mod tests {
         let cluster = Cluster { hosts: 2, ..Cluster::named("cpu").unwrap() };
         let rows = |bytes| cluster.estimate(paceline_comm::Collective::AllReduce, bytes, &Trouble::default()).unwrap();
         let answers = bytes.iter().map(|bytes| Answer { bytes: *bytes, rows: rows(*bytes) }).collect();
-        Answers { collective: "all_reduce", cluster, trouble: Trouble::default(), groups: 1, answers }
+        Answers {
+            collective: "all_reduce",
+            cluster,
+            trouble: Trouble::default(),
+            groups: 1,
+            answers,
+            played: Vec::new(),
+        }
     }
 
     #[test]

@@ -39,4 +39,6 @@ pub use source::Source;
 pub use whereabouts::Whereabouts;
 pub use xml::{BYTES_MAX as XML_BYTES_MAX, XmlError};
 
+#[cfg(feature = "rdma")]
+pub(crate) use facts::kernel_version;
 pub(crate) use facts::{boot_id, files_hint, files_missing, host_name, mix, process_id, raise_file_limit, random};

@@ -71,6 +71,29 @@ fn a_rank_that_leaves_is_named() {
     }
 }
 
+/// A long call through the host is several short ones, of which a later one fails.
+#[test]
+fn a_call_that_fails_after_its_first_segment_has_failed() {
+    if !is_there() {
+        return;
+    }
+    ranks(2, Way::Host, |rank| {
+        // What a segment has, of those that `Rank` attaches with.
+        let segment = (48 << 10) / size_of::<f32>();
+        let on = rank.devices.on(&rank.stream);
+        let mut vector = DeviceVec::of(&rank.device, &vec![1.0f32; 3 * segment]).unwrap();
+        let work = if rank.comm.rank() == 0 {
+            on.all_reduce_in_place(&mut vector, ReduceOp::Sum).unwrap()
+        } else {
+            on.all_reduce_in_place(&mut vector.slice_mut(0..segment), ReduceOp::Sum).unwrap().wait().unwrap();
+            on.broadcast(&mut vector.slice_mut(0..segment), 0).unwrap()
+        };
+        let error = work.wait_timeout(PATIENCE).expect_err("the second segment meets another call");
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        rank.stream.synchronize(Instant::now() + PATIENCE).unwrap();
+    });
+}
+
 #[test]
 fn ranks_that_call_different_things_are_told() {
     if !is_there() {

@@ -27,7 +27,7 @@ pub fn write(svg: &str, file: &Path) -> Result<(), String> {
     written.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// A file that [`write`] would take, for command lines: so that a wrong ending is known before anything is computed.
+/// A file that [`write()`] would take, for command lines: so that a wrong ending is known before anything is computed.
 ///
 /// # Errors
 ///

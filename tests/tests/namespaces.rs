@@ -64,7 +64,7 @@ fn least(collective: &str, hosts: usize) -> f64 {
 /// Ranks dealt out unevenly, and by turns: what passes between hosts is no more than what has to.
 #[test]
 fn no_more_leaves_a_host_than_has_to() {
-    const BYTES: usize = 8 << 20;
+    const BYTES: usize = 4 << 20;
     let net = Net { hosts: 2, interfaces: 1, v4: true, v6: false };
     let cases: [(usize, Places); 4] =
         [(2, &[0, 0, 1, 1]), (2, &[0, 1, 1, 1]), (2, &[0, 1, 0, 1, 0, 1, 1]), (3, &[2, 0, 1, 0, 2, 2, 1])];

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use paceline_comm::{CallOptions, Collective, Communicator, Error, ReduceOp};
 
+/// How often what a call sends is counted.
+const COUNTED: usize = 3;
 /// How often a call is timed.
 const TIMED: usize = 7;
 
@@ -86,14 +88,18 @@ pub fn crossed(comm: &Communicator, what: &str, bytes: usize) -> Result<(String,
     let asked = Asked::new(comm, what, bytes);
     // The first call makes plans, and finds out what else there is to find out.
     asked.call(|| Ok(()))?;
+    let mut least = u64::MAX;
+    // What TCP sends again, where a host has no time to answer, is none of the call's.
+    for _ in 0..COUNTED {
+        comm.barrier()?;
+        let before = settled();
+        comm.barrier()?;
+        asked.call(|| Ok(()))?;
+        comm.barrier()?;
+        least = least.min(settled() - before);
+    }
     comm.barrier()?;
-    let before = settled();
-    comm.barrier()?;
-    asked.call(|| Ok(()))?;
-    comm.barrier()?;
-    let left = settled() - before;
-    comm.barrier()?;
-    Ok((asked.chosen()?, left))
+    Ok((asked.chosen()?, least))
 }
 
 /// Makes a call some times, and says which algorithm ran, how many microseconds it took, in the median, and how many it should

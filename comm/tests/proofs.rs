@@ -47,13 +47,8 @@ fn every_row_for_some_larger_numbers_of_ranks() {
     prove_all([65, 96, 100, 127, 128, 129].into_iter());
 }
 
-/// Rows that work in levels.
-fn in_levels() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().filter(|row| ["two_level", "three_level", "two_level_tree"].contains(&row.name))
-}
-
 fn prove_in_levels(groups: &Groups) {
-    for row in in_levels() {
+    for row in ROWS.iter().filter(|row| row.in_levels) {
         for root in roots(row.collective.has_root(), groups.size()) {
             let proof = row.prove_in(groups, root);
             assert!(proof.is_ok(), "{} {}, root {root}, {groups:?}: {proof:?}", row.collective, row.name);

@@ -68,12 +68,15 @@ pub static ROWS: &[Row] = &[
         .chunks(one)
         .about("everyone sends to everyone, one fold in rank order", FOLKLORE),
     Row::new(AllReduce, "two_level", two_level::all_reduce, two_level::all_reduce_work)
+        .in_levels()
         .chunks(two_level::chunks)
         .about("reduce-scatter inside groups, rings across, all-gather inside", FOLKLORE),
-    Row::new(AllReduce, "three_level", two_level::three_level, two_level::three_level_work)
+    Row::new(AllReduce, "three_level", two_level::three_level, two_level::all_reduce_work)
+        .in_levels()
         .chunks(two_level::three_level_chunks)
         .about("the same with groups inside groups, as many levels as there are", FOLKLORE),
     Row::new(AllReduce, "two_level_tree", two_level::tree, two_level::tree_work)
+        .in_levels()
         .chunks(two_level::tree_chunks)
         .about("reduce-scatter inside groups, two trees across, all-gather inside", SANDERS),
     Row::new(Reduce, "ring", ring::reduce, ring::reduce_work)
@@ -100,6 +103,7 @@ pub static ROWS: &[Row] = &[
     Row::new(Broadcast, "scatter_ring", scatter_ring::broadcast, scatter_ring::broadcast_work)
         .about("the root deals out chunks, which go around a ring", "Barnett et al. 1994"),
     Row::new(Broadcast, "two_level", two_level::broadcast, two_level::broadcast_work)
+        .in_levels()
         .chunks(two_level::broadcast_chunks)
         .about("dealt out inside the root's group, along a chain of groups, gathered inside", FOLKLORE),
     Row::new(Broadcast, "direct", direct::broadcast, direct::broadcast_work)
@@ -116,6 +120,7 @@ pub static ROWS: &[Row] = &[
     Row::new(AllGather, "direct", direct::all_gather, direct::blocks_work)
         .about("everyone sends to everyone", FOLKLORE),
     Row::new(AllGather, "two_level", two_level::all_gather, two_level::all_gather_work)
+        .in_levels()
         .about("across groups, then inside, pair by pair", FOLKLORE),
     Row::new(ReduceScatter, "ring", ring::reduce_scatter, ring::reduce_scatter_work)
         .about("partial sums travel once around a ring", PATARASUK),
@@ -135,6 +140,7 @@ pub static ROWS: &[Row] = &[
     Row::new(ReduceScatter, "direct", direct::reduce_scatter, direct::reduce_scatter_work)
         .about("everyone sends everyone's share, one fold in rank order", FOLKLORE),
     Row::new(ReduceScatter, "two_level", two_level::reduce_scatter, two_level::reduce_scatter_work)
+        .in_levels()
         .about("inside groups, then across, pair by pair", FOLKLORE),
     Row::new(AllToAll, "pairwise", pairwise::all_to_all, pairwise::all_to_all_work)
         .out_of_place_only()
@@ -146,6 +152,7 @@ pub static ROWS: &[Row] = &[
         .in_runs()
         .about("packed blocks hop by the bits of their distance", BRUCK),
     Row::new(AllToAll, "two_level", two_level::all_to_all, two_level::all_to_all_work)
+        .in_levels()
         .even_only()
         .out_of_place_only()
         .in_runs()

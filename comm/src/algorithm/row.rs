@@ -27,6 +27,8 @@ pub struct Row {
     /// Whether some rank moves several ranks' blocks as one. Such blocks must lie one behind the other, and a message of
     /// them isn't cut into slices.
     pub moves_runs: bool,
+    /// Whether its programs depend on which ranks are near each other.
+    pub in_levels: bool,
     /// What it is, in one line.
     pub summary: &'static str,
     /// Where it is described.
@@ -49,8 +51,21 @@ impl Row {
             n > 0
         }
         let (chunks, fits) = (one_per_rank as fn(&Groups) -> u32, any as fn(u32) -> bool);
-        let (uneven, in_place, moves_runs) = (true, true, false);
-        Row { name, collective, write, work, chunks, fits, uneven, in_place, moves_runs, summary: "", source: "" }
+        let (uneven, in_place, moves_runs, in_levels) = (true, true, false, false);
+        Row {
+            name,
+            collective,
+            write,
+            work,
+            chunks,
+            fits,
+            uneven,
+            in_place,
+            moves_runs,
+            in_levels,
+            summary: "",
+            source: "",
+        }
     }
 
     /// The same row with another number of chunks.
@@ -81,6 +96,12 @@ impl Row {
     #[must_use]
     pub const fn in_runs(self) -> Row {
         Row { moves_runs: true, ..self }
+    }
+
+    /// The same row, working in levels.
+    #[must_use]
+    pub const fn in_levels(self) -> Row {
+        Row { in_levels: true, ..self }
     }
 
     /// The same row with its summary and its source.
@@ -189,7 +210,7 @@ impl Row {
     #[must_use]
     pub fn work_in(&self, groups: &Groups) -> Work {
         let n = groups.size();
-        if !self.is_in_levels() || *groups == Groups::assumed(n) {
+        if !self.in_levels || *groups == Groups::assumed(n) {
             return self.work(n);
         }
         let whole = f64::from((self.chunks)(groups));
@@ -207,12 +228,6 @@ impl Row {
             copied: most(|load| load.copied, &loads),
         };
         Work::steady(rounds as f64, busiest)
-    }
-
-    /// Whether its programs depend on which ranks are near each other.
-    #[must_use]
-    pub fn is_in_levels(&self) -> bool {
-        ["two_level", "three_level", "two_level_tree"].contains(&self.name)
     }
 
     /// How long the row takes for `n` ranks, in seconds, without writing any program.

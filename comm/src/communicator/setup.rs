@@ -162,6 +162,8 @@ impl Communicator {
         let number = self.inner.links[..self.rank()].iter().filter(|link| is_near(link)).count();
         let Whereabouts { node, port } = Machine::here().whereabouts(number);
         let place = |place: Option<usize>| place.map_or(0, |place| place as u16 + 1);
+        // Ranks that talk by TCP share an interface, whatever is near.
+        let port = port.filter(|_| self.inner.links.contains(&Some(LinkKind::Rdma)));
         Spot { host: host as u32, domain: place(node), adapter: place(port) }
     }
 

@@ -25,8 +25,6 @@ pub struct View {
     /// What the inner program finds where it reads its input. A phase that goes on from an earlier one reads the
     /// output, and must therefore be right in place.
     pub input: Buffer,
-    /// The first slot of scratch that the inner program may use. Phases follow one another, so they may share.
-    pub scratch_first: u32,
 }
 
 impl View {
@@ -34,7 +32,7 @@ impl View {
     #[must_use]
     pub fn of(ranks: Vec<Rank>) -> View {
         let n_chunks = ranks.len() as u32;
-        View { ranks, chunk_first: 0, chunk_unit: 1, n_chunks, input: Buffer::Input, scratch_first: 0 }
+        View { ranks, chunk_first: 0, chunk_unit: 1, n_chunks, input: Buffer::Input }
     }
 
     /// The same ranks, with `n` chunks that start at `first` and are `unit` chunks long.
@@ -55,7 +53,7 @@ impl View {
         let count = span.count * self.chunk_unit;
         match buffer {
             Buffer::Scratch => {
-                let first = self.scratch_first + span.first * self.chunk_unit;
+                let first = span.first * self.chunk_unit;
                 Span { buffer, first, skip: span.skip * self.chunk_unit, count, like }
             }
             Buffer::Input | Buffer::Output => Span { buffer, first: like, skip: 0, count, like },

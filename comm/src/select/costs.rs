@@ -158,7 +158,7 @@ impl Machine {
             _ if row.moves_runs && size > 2 && bytes > UNCUT_BYTES => UNCUT,
             "ring" if row.collective == Collective::ReduceScatter && self.turns > 1.0 => RELAYED,
             "direct" if bytes as f64 > self.cache_bytes => SPREAD,
-            _ if row.is_in_levels() && bytes as f64 > self.cache_bytes => SPREAD,
+            _ if row.in_levels && bytes as f64 > self.cache_bytes => SPREAD,
             _ => 1.0,
         };
         Costs {

@@ -12,8 +12,6 @@ pub struct Crossing {
     pub host: f64,
     /// What leaves a host in the mean.
     pub mean: f64,
-    /// How many messages those are.
-    pub host_messages: f64,
     /// What leaves or enters the busiest rank.
     pub rank: f64,
     /// How many messages the busiest rank exchanges with other hosts, one way.
@@ -55,17 +53,15 @@ impl Crossing {
                 all.rank_messages = all.rank_messages.max(passed[0].messages).max(passed[1].messages);
                 all.rank = all.rank.max(passed[0].chunks.max(passed[1].chunks) * chunk);
                 for (sum, one) in of_host.iter_mut().zip(passed) {
-                    sum.messages += one.messages;
                     sum.chunks += one.chunks;
                 }
             }
             all.host = all.host.max(of_host[0].chunks.max(of_host[1].chunks) * chunk);
             (all.mean, n_sampled) = (all.mean + of_host[0].chunks * chunk, n_sampled + 1.0);
-            all.host_messages = all.host_messages.max(of_host[0].messages).max(of_host[1].messages);
         }
         all.mean /= n_sampled;
         all.adapters = 1.0;
-        all.lanes = if row.is_in_levels() && all.rank > 0.0 { (all.host / all.rank).max(1.0) } else { 1.0 };
+        all.lanes = if row.in_levels && all.rank > 0.0 { (all.host / all.rank).max(1.0) } else { 1.0 };
         let is_long = 2 * n_rounds >= layout.size() as usize;
         all.is_steady = is_long && most_waits == n_rounds && all.latencies[1] > 0.0;
         all

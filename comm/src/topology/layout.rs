@@ -13,7 +13,7 @@ pub struct Spot {
     pub host: u32,
     /// Of a host, what is near each other: a NUMA node, for a rank that may use the processors of one only.
     pub domain: u16,
-    /// Of a host, the network adapter that the rank uses.
+    /// Of a host, the RDMA adapter that the rank uses; 0 where it uses none.
     pub adapter: u16,
 }
 

@@ -127,7 +127,7 @@ fn stays_on_a_host(world: &Communicator, layout: &Layout) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline_comm::ReduceOp;
+    use paceline_comm::{LinkKind, ReduceOp, Rendezvous, Setup};
 
     #[test]
     fn groups_are_made_once_and_sum_what_they_should() {
@@ -146,6 +146,29 @@ mod tests {
                         group.all_reduce_in_place(&mut got, ReduceOp::Sum).unwrap();
                         assert_eq!(got[0], want, "{axes:?}");
                     }
+                });
+            }
+        });
+    }
+
+    /// Ranks 0 and 2 share memory; 1 and 3 are alone.
+    #[test]
+    fn ranks_of_a_host_get_numbers_that_follow_one_another() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for rank in 0..4 {
+                let mut setup = Setup::new(rank, 4, Rendezvous::File(folder.path().join("here")));
+                if rank % 2 == 1 {
+                    setup.links = vec![LinkKind::Tcp];
+                }
+                scope.spawn(move || {
+                    let world = Communicator::connect(&setup).unwrap();
+                    assert_eq!(world.layout().hosts(), [vec![0, 2], vec![1], vec![3]]);
+                    let options = MeshOptions { tensor_across_hosts: true, renumber: true };
+                    let mesh = Mesh::new(world, "dp=2,tp=2".parse().unwrap(), options).unwrap();
+                    assert_eq!(mesh.rank(), [0, 2, 1, 3][rank]);
+                    let group = mesh.group(&[Axis::Tp]).unwrap();
+                    assert_eq!(group.layout().n_hosts(), if rank % 2 == 0 { 1 } else { 2 });
                 });
             }
         });

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use paceline_comm::device::{Architecture, Cache, Kernel, Source, source};
 use paceline_comm::{DataType, ReduceOp};
-use paceline_cuda_sim::nvrtc::{Compiled, Nvrtc};
-use paceline_cuda_sim::{collectives, reductions};
+use paceline_cuda_sim::{collectives, nvrtc, reductions};
 use paceline_tests::is_asked_for;
+use paceline_transport::cuda::{Compiled, Compiler};
 
 const ARCHITECTURES: [Architecture; 7] = [
     Architecture::new(7, 0),
@@ -22,8 +22,12 @@ const ARCHITECTURES: [Architecture; 7] = [
 const WHOLE: usize = 5;
 
 /// The compiler, or a line that says why not.
-fn nvrtc() -> Option<Nvrtc> {
-    Nvrtc::find().map_err(|reason| println!("skipped: {reason}")).ok()
+fn compiler() -> Option<Compiler> {
+    nvrtc::find().map_err(|reason| println!("skipped: {reason}")).ok()
+}
+
+fn compile(compiler: &Compiler, source: &Source) -> Result<Compiled, String> {
+    compiler.compile(source.text, &source.name, &source.options).map_err(|error| error.to_string())
 }
 
 /// The reductions for one architecture and for one of the others each; of the collectives' kernels, which are made of the same
@@ -55,7 +59,7 @@ fn sample() -> Vec<Source> {
 
 #[test]
 fn every_kernel_compiles() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let Some(nvrtc) = compiler() else { return };
     let (sample, next) = (sample(), AtomicUsize::new(0));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -63,7 +67,7 @@ fn every_kernel_compiles() {
             scope.spawn(|| {
                 while let Some(source) = sample.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let compiled =
-                        nvrtc.compile(source).unwrap_or_else(|error| panic!("{:?}: {error}", source.options));
+                        compile(&nvrtc, source).unwrap_or_else(|error| panic!("{:?}: {error}", source.options));
                     check(source, &compiled);
                 }
             });
@@ -73,6 +77,7 @@ fn every_kernel_compiles() {
 }
 
 fn check(source: &Source, Compiled { ptx, cubin }: &Compiled) {
+    let ptx = String::from_utf8_lossy(ptx);
     let what = format!("{:?}", source.options);
     assert!(ptx.contains(&format!(".visible .entry {}(", source.name)), "{what}: no entry point");
     assert!(cubin.starts_with(b"\x7fELF"), "{what}: no object");
@@ -99,22 +104,22 @@ fn check(source: &Source, Compiled { ptx, cubin }: &Compiled) {
 
 #[test]
 fn what_does_not_compile_is_reported_with_the_compilers_words() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let Some(nvrtc) = compiler() else { return };
     let sound = source(Kernel::Reduce(DataType::F32, ReduceOp::Sum), Architecture::new(9, 0));
     let broken = Source { text: "extern \"C\" __global__ void f() { missing(); }", ..sound.clone() };
-    let error = nvrtc.compile(&broken).err().expect("it can't be compiled");
+    let error = compile(&nvrtc, &broken).expect_err("it can't be compiled");
     assert!(error.contains("missing"), "{error}");
     let unknown = Source { options: vec!["--gpu-architecture=sm_1".to_owned()], ..sound };
-    assert!(nvrtc.compile(&unknown).is_err());
+    assert!(compile(&nvrtc, &unknown).is_err());
 }
 
 #[test]
 fn a_compiled_kernel_is_kept() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let Some(nvrtc) = compiler() else { return };
     let room = tempfile::tempdir().expect("a folder");
     let source = source(Kernel::Reduce(DataType::Bf16, ReduceOp::Avg), Architecture::new(8, 0));
     let key = source.key(&nvrtc.name());
-    let cubin = nvrtc.compile(&source).expect("it compiles").cubin;
+    let cubin = compile(&nvrtc, &source).expect("it compiles").cubin;
     Cache::at(room.path()).put(&key, &cubin);
     assert_eq!(Cache::at(room.path()).get(&key), Some(cubin));
 }

@@ -9,17 +9,11 @@ use paceline_cuda_sim::host::Host;
 use paceline_cuda_sim::world::{Case, World};
 use paceline_tests::{Random, is_asked_for, seed};
 
-const COLLECTIVES: [Collective; 9] = [
-    Collective::AllReduce,
-    Collective::Reduce,
-    Collective::Broadcast,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-    Collective::AllToAll,
-    Collective::Gather,
-    Collective::Scatter,
-    Collective::Barrier,
-];
+/// All that are no messages.
+fn collectives() -> Vec<Collective> {
+    Collective::ALL.into_iter().filter(|collective| !collective.is_message()).collect()
+}
+
 const RANKS: [usize; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 16];
 /// Elements: none, few, and up to several steps of the small boards here.
 const COUNTS: [usize; 6] = [0, 1, 7, 61, 257, 1031];
@@ -61,7 +55,7 @@ fn case(random: &mut Random, ranks: usize, collective: Collective, data_type: Da
 }
 
 fn random_case(random: &mut Random, ranks: usize) -> Case {
-    let collective = COLLECTIVES[random.below(9) as usize];
+    let collective = collectives()[random.below(9) as usize];
     let data_type = DataType::ALL[random.below(12) as usize];
     let op = OPERATORS[random.below(6) as usize];
     case(random, ranks, collective, data_type, op)
@@ -75,7 +69,7 @@ fn every_collective_type_and_operator() {
         let random = &mut Random::new(seed() ^ ranks as u64);
         let world = World::new(host, ranks, small_board());
         let mut cases = Vec::new();
-        for collective in COLLECTIVES {
+        for collective in collectives() {
             for data_type in DataType::ALL {
                 let operators = if collective.reduces() { &OPERATORS[..] } else { &OPERATORS[..1] };
                 for op in operators {
@@ -105,7 +99,7 @@ fn every_count() {
         let random = &mut Random::new(seed() ^ ranks as u64);
         let world = World::new(host, ranks, small_board());
         let mut cases = Vec::new();
-        for collective in COLLECTIVES {
+        for collective in collectives() {
             for data_type in [DataType::U8, DataType::Bf16, DataType::F32, DataType::F64] {
                 // Around packs, and around the cells and shares of one block and of three.
                 let around = [16, 128, 384, 3 * 384, 5 * 384].map(|bytes| bytes / data_type.size());
@@ -126,7 +120,7 @@ fn long_ones_as_they_are_launched_by_default() {
     let Some(host) = host() else { return };
     let random = &mut Random::new(seed());
     let world = World::new(host, 3, Board::new(1 << 20, 16).expect("a board"));
-    let cases: Vec<Case> = COLLECTIVES
+    let cases: Vec<Case> = collectives()
         .into_iter()
         .map(|collective| {
             let case = case(random, 3, collective, DataType::F32, ReduceOp::Sum);

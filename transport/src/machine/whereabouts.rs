@@ -2,14 +2,14 @@
 
 use std::sync::OnceLock;
 
-use super::{Machine, Part, Source};
+use super::{Machine, NicKind, Part, Source};
 
 /// Where a rank is in its machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Whereabouts {
     /// The NUMA node, by its place in the list, that has all processors it may use; `None` if several have, or there is one only.
     pub node: Option<usize>,
-    /// The network port it should use, by its place in the list; `None` if there is none.
+    /// The port of an RDMA device it should use, by its place in the list; `None` if there is none.
     pub port: Option<usize>,
 }
 
@@ -21,7 +21,8 @@ impl Machine {
     }
 
     /// Where the process is that the machine's allowance is of. Of several ports that are equally near, ranks take one after the
-    /// other, by their `number` among the host's.
+    /// other, by their `number` among the host's. Ports without RDMA don't count: which of them TCP uses is not a matter of where
+    /// a rank is.
     #[must_use]
     pub fn whereabouts(&self, number: usize) -> Whereabouts {
         let cores = self.allowance.iter().flat_map(|allowance| &allowance.cores);
@@ -33,13 +34,17 @@ impl Machine {
             [node] if self.nodes.len() > 1 => node,
             _ => None,
         };
-        let from = places.first().map_or(Part::Network, |core| Part::Core(*core));
-        let near = match from {
-            Part::Network => Vec::new(),
-            _ if node.is_none() && self.nodes.len() > 1 => {
-                (0..self.nics.len()).filter(|nic| self.nics[*nic].is_up()).collect()
+        let has_rdma = |nic: &usize| matches!(self.nics[*nic].kind, NicKind::InfiniBand | NicKind::Roce);
+        let ports = || (0..self.nics.len()).filter(has_rdma).filter(|nic| self.nics[*nic].is_up());
+        let class = |nic: usize, core: usize| self.path(Part::Core(core), Part::Nic(nic)).class;
+        let near: Vec<usize> = match (places.first(), node) {
+            (None, _) => Vec::new(),
+            // All nodes are alike to a process that may run on all.
+            (Some(_), None) => ports().collect(),
+            (Some(&core), Some(_)) => {
+                let best = ports().map(|nic| class(nic, core)).min();
+                ports().filter(|nic| Some(class(*nic, core)) == best).collect()
             }
-            part => self.nearest_nics(part),
         };
         Whereabouts { node, port: (!near.is_empty()).then(|| near[number % near.len()]) }
     }

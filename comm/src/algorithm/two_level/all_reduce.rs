@@ -124,11 +124,6 @@ pub fn all_reduce_work(n: u32) -> Work {
     folding(in_rounds(rounds, sent), sent / 2.0)
 }
 
-/// The same: one level is assumed.
-pub fn three_level_work(n: u32) -> Work {
-    all_reduce_work(n)
-}
-
 /// Each rank's part inside, and two trees over its share of it.
 pub fn tree_work(n: u32) -> Work {
     let Some((group, n_groups)) = assumed(n) else { return double_tree::all_reduce_work(n) };

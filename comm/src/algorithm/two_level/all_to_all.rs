@@ -3,21 +3,15 @@
 //! No byte less passes between groups than without levels, but fewer and longer messages.
 
 use super::super::pairwise;
-use super::{Spot, assumed, lanes_of, place_of};
+use super::{Spot, assumed};
 use crate::schedule::Step::{Copy, Recv, Send};
 use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, input, output, scratch};
 
 impl Spot<'_> {
-    /// The ranks of `group` for which the rank at `place` of this one's group collects.
-    fn readers(&self, group: u32, place: u32) -> impl Iterator<Item = Rank> + use<> {
-        let theirs = self.level.range(group);
-        lanes_of(place, theirs.end - theirs.start, self.size()).map(move |lane| theirs.start + lane)
-    }
-
-    /// All ranks of other groups for which the rank at `place` collects.
-    fn all_readers(&self, place: u32) -> impl Iterator<Item = Rank> + '_ {
-        (0..self.level.len()).filter(|group| *group != self.group).flat_map(move |group| self.readers(group, place))
+    /// All ranks of other groups for which the rank at `place` of this one's group collects.
+    fn readers(&self, place: u32) -> impl Iterator<Item = Rank> + '_ {
+        (0..self.level.len()).filter(|group| *group != self.group).flat_map(move |group| self.passing(group, place))
     }
 }
 
@@ -26,7 +20,7 @@ pub fn all_to_all(p: &mut Program) {
     let groups = p.groups();
     let Some(spot) = Spot::of(p, &groups) else { return pairwise::all_to_all(p) };
     let (me, first, size) = (p.me, spot.range.start, spot.size());
-    let mine: Vec<Rank> = spot.all_readers(spot.place).collect();
+    let mine: Vec<Rank> = spot.readers(spot.place).collect();
     // For each reader a run of slots, one for each place of this group.
     let run = |reader: Rank| {
         let slot = mine.binary_search(&reader).expect("this rank collects for it") as u32;
@@ -38,18 +32,16 @@ pub fn all_to_all(p: &mut Program) {
     p.round([own].into_iter().chain(copies).collect::<Vec<_>>());
     for (to, from) in spot.pairs() {
         let (next, before) = (first + to, first + from);
-        let sends =
-            [next].into_iter().chain(spot.all_readers(to)).map(|reader| Send { to: next, source: input(reader) });
+        let sends = [next].into_iter().chain(spot.readers(to)).map(|reader| Send { to: next, source: input(reader) });
         let own = Recv { from: before, target: output(before) };
         let receives = mine.iter().map(|reader| Recv { from: before, target: kept(*reader, from) });
         p.round(sends.chain([own]).chain(receives).collect::<Vec<_>>());
     }
     for (to, from) in spot.group_pairs() {
-        let sends = spot.readers(to, spot.place).map(|reader| Send { to: reader, source: run(reader).run(size) });
+        let sends = spot.passing(to, spot.place).map(|reader| Send { to: reader, source: run(reader).run(size) });
         let theirs = spot.level.range(from);
-        let n = theirs.end - theirs.start;
-        let collector = theirs.start + place_of(spot.place, size, n);
-        let receive = Recv { from: collector, target: output(theirs.start).run(n) };
+        let all = output(theirs.start).run(theirs.end - theirs.start);
+        let receive = Recv { from: spot.relay(from), target: all };
         p.round(sends.chain([receive]).collect::<Vec<_>>());
     }
 }

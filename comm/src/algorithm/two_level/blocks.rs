@@ -1,24 +1,12 @@
 //! Blocks in levels: to every group once, then inside; or folded inside, then to where they belong.
 
 use super::super::ring;
-use super::{Spot, assumed, lanes_of, place_of};
+use super::{Spot, assumed};
 use crate::schedule::Step::{Copy, Recv, RecvReduce, Send};
 use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Program, Rank, Span, input, output, scratch};
 
 impl Spot<'_> {
-    /// The ranks of `group` whose blocks pass by the rank at `place` of this one's group.
-    fn passing(&self, group: u32, place: u32) -> impl Iterator<Item = Rank> + use<> {
-        let theirs = self.level.range(group);
-        lanes_of(place, theirs.end - theirs.start, self.size()).map(move |lane| theirs.start + lane)
-    }
-
-    /// The rank of `group` by which this rank's block passes.
-    fn relay(&self, group: u32) -> Rank {
-        let theirs = self.level.range(group);
-        theirs.start + place_of(self.place, self.size(), theirs.end - theirs.start)
-    }
-
     /// All ranks whose blocks pass by the rank at `place` of this one's group, of other groups and of this one.
     fn all_passing(&self, place: u32) -> impl Iterator<Item = Rank> + '_ {
         (0..self.level.len()).flat_map(move |group| self.passing(group, place))

@@ -18,8 +18,7 @@ use crate::schedule::cost::{Load, Work};
 use crate::schedule::{Groups, Level, Program, Rank};
 
 pub use all_reduce::{
-    all_reduce, all_reduce_work, chunks, three_level, three_level_chunks, three_level_work, tree, tree_chunks,
-    tree_work,
+    all_reduce, all_reduce_work, chunks, three_level, three_level_chunks, tree, tree_chunks, tree_work,
 };
 pub use all_to_all::{all_to_all, all_to_all_work};
 pub use blocks::{all_gather, all_gather_work, reduce_scatter, reduce_scatter_work};
@@ -59,6 +58,18 @@ impl<'a> Spot<'a> {
     /// How many ranks the group has.
     fn size(&self) -> u32 {
         self.range.end - self.range.start
+    }
+
+    /// The ranks of `group` whose blocks pass, either way, by the rank at `place` of this one's group.
+    fn passing(&self, group: u32, place: u32) -> impl Iterator<Item = Rank> + use<> {
+        let theirs = self.level.range(group);
+        lanes_of(place, theirs.end - theirs.start, self.size()).map(move |lane| theirs.start + lane)
+    }
+
+    /// The rank of `group` by which this rank's blocks pass.
+    fn relay(&self, group: u32) -> Rank {
+        let theirs = self.level.range(group);
+        theirs.start + place_of(self.place, self.size(), theirs.end - theirs.start)
     }
 
     /// For each distance, the places that this one sends to and receives from.

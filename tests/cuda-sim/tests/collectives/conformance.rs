@@ -11,23 +11,14 @@ use super::world::{PATIENCE, Rank, Way, is_there, ranks};
 
 const OPERATORS: [ReduceOp; 6] =
     [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg, ReduceOp::PreMulSum(0)];
-const COLLECTIVES: [Collective; 8] = [
-    Collective::AllReduce,
-    Collective::Reduce,
-    Collective::Broadcast,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-    Collective::AllToAll,
-    Collective::Gather,
-    Collective::Scatter,
-];
 const COUNTS: [usize; 9] = [0, 1, 2, 7, 64, 1000, 1024, 4099, 70_001];
 
 /// Cases in which every collective meets every type and every operator; the rest is drawn.
 fn cases(n: usize, types: &[DataType], operators: &[ReduceOp], draws: usize) -> Vec<(Case, usize)> {
     let random = &mut Random::new(mix(seed() ^ n as u64));
     let mut cases = Vec::new();
-    for collective in COLLECTIVES {
+    let has_bytes = |collective: &Collective| !collective.is_message() && *collective != Collective::Barrier;
+    for collective in Collective::ALL.into_iter().filter(has_bytes) {
         let row = ROWS.iter().find(|row| row.collective == collective && row.name == "direct");
         let row = row.or(ROWS.iter().find(|row| row.collective == collective)).expect("a row");
         for data_type in types {

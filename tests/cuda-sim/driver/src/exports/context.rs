@@ -1,8 +1,8 @@
 //! Contexts: retained, made current, waited for.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use super::{api, put, put_if_asked};
 use crate::capture;
@@ -13,6 +13,9 @@ use crate::handle::lock;
 use crate::memory::Kind;
 use crate::operation::free;
 use crate::stream::wait_for;
+
+/// Who retains and who releases primary contexts takes turns: a context that the last one gives up is none to be retained.
+static RETAINED: Mutex<()> = Mutex::new(());
 
 /// The device's primary context, if it was retained.
 fn primary(driver: &Driver, device: usize) -> Option<Arc<Context>> {
@@ -40,10 +43,16 @@ fn destroy(driver: &Driver, context: &Context) {
 }
 
 fn release(driver: &Driver, device: usize) -> Status {
-    let context = primary(driver, device).ok_or(Code::CUDA_ERROR_INVALID_CONTEXT)?;
-    if context.retained.fetch_sub(1, Ordering::AcqRel) == 1 {
-        destroy(driver, &context);
-    }
+    let context = {
+        let _turn = lock(&RETAINED);
+        let context = primary(driver, device).ok_or(Code::CUDA_ERROR_INVALID_CONTEXT)?;
+        if context.retained.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        let _ = driver.contexts.remove(context.handle);
+        context
+    };
+    destroy(driver, &context);
     Ok(())
 }
 
@@ -63,8 +72,7 @@ api! {
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
         let driver = driver()?;
         let device = driver.device(device)?.ordinal;
-        static RETAIN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _retain = lock(&RETAIN);
+        let _turn = lock(&RETAINED);
         let primary = primary(driver, device)
             .unwrap_or_else(|| driver.contexts.insert(|handle| Context::new(handle, device)));
         primary.retained.fetch_add(1, Ordering::AcqRel);

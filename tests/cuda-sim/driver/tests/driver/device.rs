@@ -175,3 +175,30 @@ fn a_machine_without_devices() {
         },
     );
 }
+
+#[test]
+fn a_context_that_is_retained_can_be_used_whoever_releases_it() {
+    alone(
+        "device::a_context_that_is_retained_can_be_used_whoever_releases_it",
+        |simulated| simulated,
+        || {
+            let Some(_) = Setting::new() else { return };
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..5000 {
+                            let (mut context, mut popped) = (ptr::null_mut(), ptr::null_mut());
+                            // SAFETY: the places are of these types.
+                            unsafe {
+                                ok(sys::cuDevicePrimaryCtxRetain(&mut context, 1));
+                                ok(sys::cuCtxPushCurrent_v2(context));
+                                ok(sys::cuCtxPopCurrent_v2(&mut popped));
+                                ok(sys::cuDevicePrimaryCtxRelease_v2(1));
+                            }
+                        }
+                    });
+                }
+            });
+        },
+    );
+}

@@ -24,7 +24,7 @@ use crate::collective::Collective;
 use crate::engine::{Core, Driver, Engine, Kin, Look, Stamps, WaitPolicies, remembered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{CallOptions, Request};
-use crate::select::{Circumstances, Explanation, Facts};
+use crate::select::{Circumstances, Explanation, Facts, Prices};
 use crate::topology::Layout;
 
 pub use buffer::Buffer;
@@ -299,6 +299,13 @@ impl Communicator {
             return Err(Error::invalid(format!("{collective} is a message: there is nothing to choose")));
         }
         self.inner.facts.explain(collective, bytes, &self.options)
+    }
+
+    /// What each row that fits a call of `bytes` bytes of the whole message would take, in seconds, if the slowest kind of link
+    /// charged `prices`.
+    #[must_use]
+    pub fn priced_at(&self, collective: Collective, bytes: usize, prices: &Prices) -> Vec<(&'static str, f64)> {
+        self.inner.facts.priced_at(collective, bytes, prices)
     }
 
     /// Where the ranks are, the same on all ranks: hosts, and the order in which rows take them.

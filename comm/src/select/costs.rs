@@ -6,17 +6,22 @@ use crate::engine::published_bytes;
 use crate::schedule::Groups;
 use crate::schedule::cost::{Costs, Load};
 use crate::topology::{Crossing, Layout, Links};
+use paceline_transport::LinkKind;
 
 use super::Prices;
+use super::own_core::{self, BOTH_WAYS};
 
 /// The prices of a group of ranks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Machine {
+    prices: Prices,
     /// Of a rank that has its core for itself.
     costs: Costs,
     boards: Boards,
     /// How many ranks take turns on a core.
     turns: f64,
+    /// Whether ranks' cores move what passes.
+    by_core: bool,
     /// What doesn't fit into this leaves the cache, and is paid for as memory.
     cache_bytes: f64,
 }
@@ -36,7 +41,7 @@ const UNCUT_BYTES: usize = 256 << 10;
 /// How much slower a link is, once messages outgrow the cache, in rows that move several ranks' chunks in one round.
 const SPREAD: f64 = 1.1;
 /// How much slower an all_to_all over the boards is than its bytes: each is read by one rank only.
-const SCATTERED: f64 = 1.4;
+pub(super) const SCATTERED: f64 = 1.4;
 /// How much slower the boards are, where ranks share cores, once a message has more bytes than that: the boards of all ranks
 /// together don't stay in the cores' own caches.
 const CROWDED: f64 = 2.0;
@@ -47,36 +52,54 @@ const RELAYED: f64 = 1.05;
 /// wait for it.
 const WAITING: f64 = 0.15;
 /// What a call through the engine costs beyond one over the boards, whatever it moves.
-const ENGINE_S: f64 = 30e-9;
-/// How much more a byte on a link and a message cost where ranks share cores: a link that is full, or empty, is a switch,
-/// and whoever looks for a message mostly looks in vain.
-const SWITCHED: (f64, f64) = (1.5, 3.0);
+pub(super) const ENGINE_S: f64 = 30e-9;
+/// What a switch between ranks that share a core takes, for each of them.
+const SWITCH_S: f64 = 0.62e-6;
+/// How much more bytes on a link, folds and copies cost where ranks share cores: a link that is full, or empty, is a switch, and
+/// others have used the caches meanwhile.
+const SWITCHED_BYTE: f64 = 2.9;
+const SWITCHED_FOLD: f64 = 2.16;
+/// What is left there of the price of looking at one more board: it is done while others have the core.
+const SWITCHED_PEER: f64 = 0.57;
 
 impl Machine {
     /// The prices where `crowding` ranks share each core.
     ///
     /// Ranks that share a core take turns: what all of them do takes as long as all of them together, and a message costs
     /// a switch between them.
-    pub(crate) fn of(prices: &Prices, crowding: u32) -> Machine {
+    pub(crate) fn of(prices: &Prices, crowding: u32, slowest: LinkKind) -> Machine {
         let turns = f64::from(crowding.max(1));
-        let (switches_s, (byte, message)) = if crowding > 1 { (1e-6 * turns, SWITCHED) } else { (0.0, (1.0, 1.0)) };
+        let (switches_s, byte, fold, peer) = if crowding > 1 {
+            (SWITCH_S * turns, SWITCHED_BYTE, SWITCHED_FOLD, SWITCHED_PEER)
+        } else {
+            (0.0, 1.0, 1.0, 1.0)
+        };
         let costs = Costs {
             latency_s: prices.latency_s + switches_s,
-            message_s: prices.message_s * message,
+            message_s: prices.message_s,
             byte_s: prices.byte_s * byte,
-            fold_byte_s: prices.fold_byte_s,
-            copy_byte_s: prices.copy_byte_s,
+            fold_byte_s: prices.fold_byte_s * fold,
+            copy_byte_s: prices.copy_byte_s * fold,
         };
         let boards = Boards {
             latency_s: prices.board_latency_s + switches_s,
-            peer_s: prices.board_peer_s * turns,
+            peer_s: prices.board_peer_s * peer * turns,
             byte_s: prices.board_byte_s,
         };
-        Machine { costs, boards, turns, cache_bytes: (1 << 20) as f64 }
+        let by_core = matches!(slowest, LinkKind::Inproc | LinkKind::Shm);
+        Machine { prices: *prices, costs, boards, turns, by_core, cache_bytes: (1 << 20) as f64 }
+    }
+
+    /// Whether each rank's own core moves all that passes.
+    fn has_own_cores(&self) -> bool {
+        self.by_core && self.turns == 1.0
     }
 
     /// How long a call over the boards takes: a line's way to its reader, and every message read by whoever needs it.
     pub(crate) fn board_s(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
+        if self.has_own_cores() {
+            return own_core::board_s(&self.prices, collective, size, bytes);
+        }
         let Boards { latency_s, peer_s, byte_s } = self.boards;
         let is_long = published_bytes(collective, size, bytes) > CROWDED_BYTES;
         let slower = if is_long && self.turns > 1.0 { CROWDED } else { 1.0 };
@@ -101,6 +124,9 @@ impl Machine {
     pub(crate) fn row_s(&self, row: &Row, size: usize, bytes: usize, n_slices: u32) -> f64 {
         let work = row.work(size as u32);
         let costs = self.costs_of(row, size, bytes);
+        if self.has_own_cores() {
+            return own_core::row_s(&self.prices, costs, row, size, bytes, n_slices);
+        }
         let alone = |costs: &Costs| {
             let uncut_s = if row.moves_runs { work.busiest.copied * bytes as f64 * costs.copy_byte_s } else { 0.0 };
             work.seconds_in_slices(bytes as u64, n_slices, costs) + uncut_s + ENGINE_S + scratch_s(row)
@@ -137,7 +163,7 @@ impl Machine {
         let links = Links {
             near: Costs {
                 message_s: near.message_s * turns,
-                byte_s: near.byte_s * turns,
+                byte_s: near.byte_s * if turns > 1.0 { turns } else { BOTH_WAYS },
                 fold_byte_s: near.fold_byte_s * turns,
                 copy_byte_s: near.copy_byte_s * turns,
                 ..near
@@ -153,7 +179,8 @@ impl Machine {
     /// aren't cut into slices, pay for memory when these no longer fit into the cache.
     fn costs_of(&self, row: &Row, size: usize, bytes: usize) -> Costs {
         let spread = if row.name == "direct" && row.collective.reduces() { size as f64 * bytes as f64 } else { 0.0 };
-        let slower = if spread > self.cache_bytes { MEMORY } else { 1.0 };
+        let memory = if self.has_own_cores() { own_core::MEMORY } else { MEMORY };
+        let slower = if spread > self.cache_bytes { memory } else { 1.0 };
         let link = match row.name {
             _ if row.moves_runs && size > 2 && bytes > UNCUT_BYTES => UNCUT,
             "ring" if row.collective == Collective::ReduceScatter && self.turns > 1.0 => RELAYED,
@@ -162,7 +189,7 @@ impl Machine {
             _ => 1.0,
         };
         Costs {
-            byte_s: self.costs.byte_s * link,
+            byte_s: self.costs.byte_s * link * if self.by_core && self.turns > 1.0 { BOTH_WAYS } else { 1.0 },
             fold_byte_s: self.costs.fold_byte_s * slower,
             copy_byte_s: self.costs.copy_byte_s * slower,
             ..self.costs
@@ -185,7 +212,7 @@ fn together(row: &Row, size: usize, n_slices: u32) -> Load {
 
 /// What a row costs beside its messages, whatever their length: rows that fold whole messages from scratch make that
 /// scratch for each call, and copy their own part into it.
-fn scratch_s(row: &Row) -> f64 {
+pub(super) fn scratch_s(row: &Row) -> f64 {
     if row.name == "direct" && row.collective.reduces() { 100e-9 } else { 0.0 }
 }
 

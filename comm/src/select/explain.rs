@@ -99,6 +99,13 @@ impl Facts {
         Ok(Explanation { collective, bytes, size, chosen, on_boards, seconds, runner_up, measured, reason, offers })
     }
 
+    /// What each row that fits would take at these prices of the slowest kind of link, in seconds, in the order of the table.
+    pub(crate) fn priced_at(&self, collective: Collective, bytes: usize, prices: &Prices) -> Vec<(&'static str, f64)> {
+        let facts = Facts { prices: *prices, ..self.clone() };
+        let fitting = facts.fitting(collective, false);
+        fitting.map(|choice| (choice.row.name, facts.price(choice.row, bytes, false))).collect()
+    }
+
     fn measurement(&self, collective: Collective, bytes: usize) -> Option<Measured> {
         let found = self.measured_for(collective, bytes)?;
         let profile = self.brought().profile.as_ref()?.1.clone();

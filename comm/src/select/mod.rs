@@ -4,6 +4,7 @@ mod agreement;
 mod costs;
 mod explain;
 mod overrides;
+mod own_core;
 mod prices;
 mod profile;
 
@@ -176,7 +177,7 @@ impl Facts {
 
     /// How long a row should take, in seconds.
     fn price(&self, row: &'static Row, bytes: usize, uneven: bool) -> f64 {
-        let machine = Machine::of(&self.prices, self.crowding);
+        let machine = Machine::of(&self.prices, self.crowding, self.slowest);
         if self.on_boards(row, bytes, uneven) {
             return machine.board_s(row.collective, self.size, bytes);
         }
@@ -187,7 +188,7 @@ impl Facts {
             return machine.row_s(row, self.size, bytes, n_slices);
         }
         let crossing = self.layout.crossing(row);
-        let near = Machine::of(&self.near, self.crowding);
+        let near = Machine::of(&self.near, self.crowding, LinkKind::Shm);
         machine.levels_s(&near, row, &self.layout, &crossing, bytes, n_slices)
     }
 }

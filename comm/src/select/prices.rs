@@ -10,7 +10,9 @@ pub struct Prices {
     pub latency_s: f64,
     /// For each message, at the sender and at the receiver, whatever its length.
     pub message_s: f64,
-    /// For each byte sent or received.
+    /// In memory: for each message, and each call over boards, beyond what fits into the line of its heading.
+    pub payload_s: f64,
+    /// For each byte sent or received; in memory, where one rank sends while another receives.
     pub byte_s: f64,
     /// For each byte of a contribution folded into another.
     pub fold_byte_s: f64,
@@ -25,7 +27,7 @@ pub struct Prices {
 }
 
 /// How many prices there are.
-const N_PRICES: usize = 8;
+const N_PRICES: usize = 9;
 /// How long prices are as bytes.
 pub(super) const PRICES_BYTES: usize = 3 * N_PRICES;
 
@@ -38,19 +40,20 @@ impl Prices {
     #[must_use]
     pub fn standard(kind: LinkKind) -> Prices {
         let (latency_s, message_s, byte_s) = match kind {
-            LinkKind::Inproc | LinkKind::Shm => (60e-9, 40e-9, 1.0 / 12e9),
+            LinkKind::Inproc | LinkKind::Shm => (175e-9, 80e-9, 1.0 / 57e9),
             LinkKind::Rdma => (1.5e-6, 0.6e-6, 1.0 / 12e9),
             LinkKind::Tcp | LinkKind::Sim => (8e-6, 3e-6, 1.0 / 1.5e9),
         };
         let prices = Prices {
             latency_s,
             message_s,
+            payload_s: 40e-9,
             byte_s,
-            fold_byte_s: 1.0 / 20e9,
-            copy_byte_s: 1.0 / 20e9,
-            board_latency_s: 60e-9,
-            board_peer_s: 20e-9,
-            board_byte_s: 1.0 / 32e9,
+            fold_byte_s: 1.0 / 70e9,
+            copy_byte_s: 1.0 / 70e9,
+            board_latency_s: 175e-9,
+            board_peer_s: 22e-9,
+            board_byte_s: 1.0 / 52e9,
         };
         prices.rounded()
     }
@@ -61,6 +64,7 @@ impl Prices {
         [
             ("latency_s", self.latency_s),
             ("message_s", self.message_s),
+            ("payload_s", self.payload_s),
             ("byte_s", self.byte_s),
             ("fold_byte_s", self.fold_byte_s),
             ("copy_byte_s", self.copy_byte_s),
@@ -70,10 +74,26 @@ impl Prices {
         ]
     }
 
+    /// The same with every price replaced, by name.
+    #[must_use]
+    pub fn map(&self, mut price: impl FnMut(&'static str, f64) -> f64) -> Prices {
+        Prices::of(self.named().map(|(name, old)| price(name, old)))
+    }
+
     fn of(prices: [f64; N_PRICES]) -> Prices {
-        let [latency_s, message_s, byte_s, fold_byte_s, copy_byte_s, board_latency_s, board_peer_s, board_byte_s] =
-            prices;
-        Prices { latency_s, message_s, byte_s, fold_byte_s, copy_byte_s, board_latency_s, board_peer_s, board_byte_s }
+        let [latency_s, message_s, payload_s, byte_s, fold_byte_s, copy_byte_s, ..] = prices;
+        let [.., board_latency_s, board_peer_s, board_byte_s] = prices;
+        Prices {
+            latency_s,
+            message_s,
+            payload_s,
+            byte_s,
+            fold_byte_s,
+            copy_byte_s,
+            board_latency_s,
+            board_peer_s,
+            board_byte_s,
+        }
     }
 
     /// The name of a price that can't be one.
@@ -130,7 +150,7 @@ mod tests {
         let said = odd.rounded();
         assert_eq!((said.latency_s, said.message_s, said.byte_s), (1.23e-6, 1e-7, 1e-15));
         assert_eq!(said.rounded(), said);
-        assert_eq!(Prices::standard(LinkKind::Shm).byte_s, 8.33e-11);
+        assert_eq!(Prices::standard(LinkKind::Shm).byte_s, 1.75e-11);
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(super) struct Found {
 
 impl Profile {
     /// The version of the form that this paceline writes and reads.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// An empty profile of a host.
     #[must_use]

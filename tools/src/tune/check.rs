@@ -34,10 +34,8 @@ impl Checked {
 ///
 /// A choice that looks too slow is timed again beside the row that looks quickest, so that one disturbance doesn't count.
 pub fn check(comm: &Communicator, effort: Effort, sizes: &[usize]) -> Result<Vec<Checked>> {
-    let sizes = if sizes.is_empty() { &SIZES[..] } else { sizes };
     let sizes_of = |collective| sizes_of(collective, comm.size(), sizes);
-    let largest = Collective::ALL.into_iter().flat_map(sizes_of).max().unwrap_or(0);
-    let mut bench = Bench::new(comm, Effort { largest, ..effort });
+    let mut bench = Bench::new(comm, Effort { largest: largest(comm.size(), sizes), ..effort });
     let mut checked = Vec::new();
     for collective in Collective::ALL.into_iter().filter(|collective| !collective.is_message()) {
         for bytes in sizes_of(collective) {
@@ -72,8 +70,14 @@ fn check_one(comm: &Communicator, bench: &mut Bench, collective: Collective, byt
     Ok(found)
 }
 
-/// The sizes for a collective, ascending: each holds whole elements for every rank's block.
-fn sizes_of(collective: Collective, ranks: usize, sizes: &[usize]) -> Vec<usize> {
+/// The largest message at these sizes.
+pub fn largest(ranks: usize, sizes: &[usize]) -> usize {
+    Collective::ALL.into_iter().flat_map(|collective| sizes_of(collective, ranks, sizes)).max().unwrap_or(0)
+}
+
+/// The sizes for a collective, ascending: each holds whole elements for every rank's block. None means the usual ones.
+pub fn sizes_of(collective: Collective, ranks: usize, sizes: &[usize]) -> Vec<usize> {
+    let sizes = if sizes.is_empty() { &SIZES[..] } else { sizes };
     if collective == Collective::Barrier {
         return vec![0];
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod choose;
+mod predict;
 mod prices;
 mod show;
 mod survey;
@@ -42,8 +43,11 @@ pub struct Arguments {
     /// 15 % slower
     #[arg(long, conflicts_with_all = ["dry_run", "output"])]
     pub check: bool,
-    /// With --check: at these sizes of the whole message; K and M are binary
-    #[arg(long, value_name = "BYTES", requires = "check", value_delimiter = ',', value_parser = checkable)]
+    /// Write nothing: time every algorithm, and print what it was predicted to take beside what it takes
+    #[arg(long, conflicts_with_all = ["dry_run", "output", "check"])]
+    pub predict: bool,
+    /// With --check and --predict: at these sizes of the whole message; K and M are binary
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = checkable)]
     pub sizes: Vec<usize>,
 }
 
@@ -81,14 +85,14 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments) -> Result<Outcome, String> {
     let mut setup = Setup::from_env(&Environment::from_process()).map_err(|error| error.to_string())?;
     let mut place = setup.profile.path().map(PathBuf::from);
-    if !arguments.check {
+    if !arguments.check && !arguments.predict {
         // What is measured must not depend on what was measured before.
         (setup.profile, setup.algorithm) = (ProfilePlace::Nowhere, None);
     }
     if arguments.output.is_some() {
         place.clone_from(&arguments.output);
     }
-    if place.is_none() && !arguments.check && !arguments.dry_run {
+    if place.is_none() && !arguments.check && !arguments.predict && !arguments.dry_run {
         return Err("there is no place for a profile: pass --output, or set PACELINE_PROFILE to a path".to_owned());
     }
     let threads = arguments.threads.unwrap_or(1) as usize;
@@ -98,8 +102,11 @@ fn run(arguments: &Arguments) -> Result<Outcome, String> {
                     pass --threads 2"
             .to_owned());
     }
-    let work =
-        |comm: Communicator| if arguments.check { check(&comm, arguments) } else { tune(&comm, arguments, &place) };
+    let work = |comm: Communicator| match arguments {
+        Arguments { check: true, .. } => check(&comm, arguments),
+        Arguments { predict: true, .. } => predict(&comm, arguments),
+        _ => tune(&comm, arguments, &place),
+    };
     let ends: Vec<Result<Outcome, String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ranks.into_iter().map(|comm| scope.spawn(|| work(comm))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".to_owned()))).collect()
@@ -114,7 +121,7 @@ fn run(arguments: &Arguments) -> Result<Outcome, String> {
 fn tune(comm: &Communicator, arguments: &Arguments, place: &Option<PathBuf>) -> Result<Outcome, String> {
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     let survey = survey::survey(comm, effort).map_err(|error| error.to_string())?;
-    let prices = prices::measure(comm, effort).map_err(|error| error.to_string())?;
+    let prices = prices::of(&survey, comm);
     let profile = survey.profile(comm, prices.as_ref().ok().copied());
     let mut text = String::new();
     if comm.rank() == 0 {
@@ -134,4 +141,11 @@ fn check(comm: &Communicator, arguments: &Arguments) -> Result<Outcome, String> 
     let checked = check::check(comm, effort, &arguments.sizes).map_err(|error| error.to_string())?;
     let text = if comm.rank() == 0 { check::text(comm, &checked) } else { String::new() };
     Ok(Outcome { text, sound: !checked.iter().any(|one| one.slow) })
+}
+
+fn predict(comm: &Communicator, arguments: &Arguments) -> Result<Outcome, String> {
+    let effort = if arguments.quick { Effort::QUICK } else { Effort::CHECK };
+    let predicted = predict::predict(comm, effort, &arguments.sizes).map_err(|error| error.to_string())?;
+    let text = if comm.rank() == 0 { predict::text(comm, &predicted) } else { String::new() };
+    Ok(Outcome { text, sound: true })
 }

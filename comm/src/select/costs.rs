@@ -53,14 +53,26 @@ const RELAYED: f64 = 1.05;
 const WAITING: f64 = 0.15;
 /// What a call through the engine costs beyond one over the boards, whatever it moves.
 pub(super) const ENGINE_S: f64 = 30e-9;
-/// What a switch between ranks that share a core takes, for each of them.
-const SWITCH_S: f64 = 0.62e-6;
-/// How much more bytes on a link, folds and copies cost where ranks share cores: a link that is full, or empty, is a switch, and
-/// others have used the caches meanwhile.
-const SWITCHED_BYTE: f64 = 2.9;
-const SWITCHED_FOLD: f64 = 2.16;
-/// What is left there of the price of looking at one more board: it is done while others have the core.
-const SWITCHED_PEER: f64 = 0.57;
+/// How much more things cost where ranks share cores.
+#[derive(Clone, Copy)]
+struct Shared {
+    /// A switch between them, for each.
+    switch_s: f64,
+    /// A link that is full, or empty, is a switch.
+    byte: f64,
+    /// Whoever looks for a message mostly looks in vain.
+    message: f64,
+    /// Others have used the caches meanwhile.
+    fold: f64,
+    /// One more board is looked at while others have the core.
+    peer: f64,
+}
+
+/// Over memory.
+const SHARED: Shared = Shared { switch_s: 0.62e-6, byte: 2.9, message: 1.0, fold: 2.16, peer: 0.57 };
+/// Over other links.
+const SHARED_BY_OTHERS: Shared = Shared { switch_s: 1e-6, byte: 1.5, message: 3.0, fold: 1.0, peer: 1.0 };
+const NOT_SHARED: Shared = Shared { switch_s: 0.0, byte: 1.0, message: 1.0, fold: 1.0, peer: 1.0 };
 
 impl Machine {
     /// The prices where `crowding` ranks share each core.
@@ -69,24 +81,24 @@ impl Machine {
     /// a switch between them.
     pub(crate) fn of(prices: &Prices, crowding: u32, slowest: LinkKind) -> Machine {
         let turns = f64::from(crowding.max(1));
-        let (switches_s, byte, fold, peer) = if crowding > 1 {
-            (SWITCH_S * turns, SWITCHED_BYTE, SWITCHED_FOLD, SWITCHED_PEER)
-        } else {
-            (0.0, 1.0, 1.0, 1.0)
+        let by_core = matches!(slowest, LinkKind::Inproc | LinkKind::Shm);
+        let Shared { switch_s, byte, message, fold, peer } = match (crowding > 1, by_core) {
+            (false, _) => NOT_SHARED,
+            (true, true) => SHARED,
+            (true, false) => SHARED_BY_OTHERS,
         };
         let costs = Costs {
-            latency_s: prices.latency_s + switches_s,
-            message_s: prices.message_s,
+            latency_s: prices.latency_s + switch_s * turns,
+            message_s: prices.message_s * message,
             byte_s: prices.byte_s * byte,
             fold_byte_s: prices.fold_byte_s * fold,
             copy_byte_s: prices.copy_byte_s * fold,
         };
         let boards = Boards {
-            latency_s: prices.board_latency_s + switches_s,
+            latency_s: prices.board_latency_s + switch_s * turns,
             peer_s: prices.board_peer_s * peer * turns,
             byte_s: prices.board_byte_s,
         };
-        let by_core = matches!(slowest, LinkKind::Inproc | LinkKind::Shm);
         Machine { prices: *prices, costs, boards, turns, by_core, cache_bytes: (1 << 20) as f64 }
     }
 

@@ -296,8 +296,8 @@ pub(super) mod tests {
         let twice = Profile::parse(&profile([sound.clone(), sound.clone()]).text()).unwrap_err();
         assert!(twice.to_string().contains("two sets"), "{twice}");
         let text = profile([sound]).text();
-        let later = text.replace("\"format\": 1", "\"format\": 2");
-        assert_eq!(Profile::parse(&later), Err(ProfileError::Format { found: 2 }));
+        let later = text.replace("\"format\": 2", "\"format\": 3");
+        assert_eq!(Profile::parse(&later), Err(ProfileError::Format { found: 3 }));
         for broken in ["", "{}", "[1]", &text[..text.len() / 2], &text.replace("\"cores\"", "\"kernels\"")] {
             assert!(matches!(Profile::parse(broken), Err(ProfileError::Form(_))), "{broken}");
         }

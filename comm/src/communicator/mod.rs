@@ -7,6 +7,7 @@ mod devices;
 mod group;
 mod prepare;
 mod quick;
+mod raw;
 mod setup;
 mod spare;
 mod split;
@@ -31,6 +32,7 @@ pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
 pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
+pub use raw::RawWork;
 pub use work::Work;
 
 use prepare::Plans;
@@ -318,6 +320,25 @@ impl Communicator {
     /// Local, bounded, and callable from any thread: it doesn't wait for anyone.
     pub fn abort(&self, reason: &str) {
         self.inner.engine.fail(Error::new(ErrorKind::Aborted, reason));
+    }
+
+    /// Whether the communicator still works: takes in what other ranks have told, without waiting.
+    ///
+    /// ```
+    /// # use paceline_comm::Communicator;
+    /// # let comm = &Communicator::in_process(1)?[0];
+    /// assert!(comm.check().is_ok());
+    /// comm.abort("for the example");
+    /// assert!(comm.check().is_err());
+    /// # Ok::<(), paceline_comm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error that ended it. While another thread is in a call, that thread learns it first.
+    pub fn check(&self) -> Result<()> {
+        self.inner.engine.check_process()?;
+        self.inner.engine.look().map(drop)
     }
 
     /// Waits for calls over memory of devices that were made before.

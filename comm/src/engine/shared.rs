@@ -190,7 +190,6 @@ impl Engine {
     }
 
     /// Takes in what other ranks have told, if nobody else does at present: which have left, or why nothing works any more.
-    #[cfg(feature = "cuda")]
     pub(crate) fn look(&self) -> Result<Vec<usize>> {
         let Ok(mut core) = self.inner.core.try_lock() else { return Ok(Vec::new()) };
         core.attend(&self.inner.attention)?;

@@ -22,6 +22,8 @@ const FIRST_OPERATOR: u32 = 0x100;
 const LAST_OPERATOR: u32 = 0x7fff_fffe;
 /// How long who destroys a communicator waits for calls in other threads to end, which abort has told to.
 const LEAVING: Duration = Duration::from_secs(10);
+/// How long they are left alone: most only ask for something.
+const SHORTLY: Duration = Duration::from_millis(20);
 
 /// A communicator as C holds it.
 pub(crate) struct Comm {
@@ -69,14 +71,14 @@ pub(crate) fn admit(comm: Communicator, name: String, timeout_ms: u64) -> *mut c
 
 /// Runs `body` with the communicator behind a handle.
 #[inline]
-pub(crate) fn with<R>(handle: *mut c_void, body: impl FnOnce(&Comm) -> R) -> Result<R, Failure> {
+pub(crate) fn with<R>(handle: *mut c_void, body: impl FnOnce(&Arc<Comm>) -> R) -> Result<R, Failure> {
     let recent = RECENT.try_with(|recent| {
         let recent = recent.try_borrow().ok()?;
         if recent.0 == handle.addr() { recent.1.upgrade() } else { None }
     });
     match recent.ok().flatten() {
         Some(comm) if !comm.is_freed.load(Ordering::Relaxed) => Ok(body(&comm)),
-        _ => Ok(body(&*find(handle)?)),
+        _ => Ok(body(&find(handle)?)),
     }
 }
 
@@ -110,7 +112,7 @@ pub(crate) fn free(handle: *mut c_void, reason: Option<&str>) -> Result<(), Fail
             }
             Err(shared) => shared,
         };
-        if waited.is_zero() {
+        if waited == SHORTLY {
             comm.comm.abort("the communicator was destroyed while another thread was in a call");
         }
         if LEAVING <= waited {

@@ -4,6 +4,7 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::comm::{self, Comm};
 use crate::error::{Failure, INTERNAL_ERROR, SUCCESS, pclResult};
@@ -24,7 +25,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> p
 pub(crate) fn on_comm(
     name: &str,
     handle: *mut c_void,
-    body: impl FnOnce(&Comm) -> Result<(), Failure>,
+    body: impl FnOnce(&Arc<Comm>) -> Result<(), Failure>,
 ) -> pclResult {
     match catch_unwind(AssertUnwindSafe(|| comm::with(handle, |comm| told(name, comm, body)))) {
         Ok(Ok(code)) => code,
@@ -34,7 +35,7 @@ pub(crate) fn on_comm(
 }
 
 #[inline]
-fn told(name: &str, comm: &Comm, body: impl FnOnce(&Comm) -> Result<(), Failure>) -> pclResult {
+fn told(name: &str, comm: &Arc<Comm>, body: impl FnOnce(&Arc<Comm>) -> Result<(), Failure>) -> pclResult {
     match catch_unwind(AssertUnwindSafe(|| body(comm))) {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(failure)) => tell(name, failure, Some(comm)),

@@ -115,10 +115,12 @@ impl<'c, 'b> Group<'c, 'b> {
     /// As [`Communicator::start_raw`], for each call.
     pub unsafe fn start(self) -> Result<Vec<RawWork>> {
         // SAFETY: passed on from the caller.
-        unsafe { Group::start_all([self]) }
+        let started = unsafe { Group::start_all([self]) }?;
+        Ok(started.into_iter().map(|(_, work)| work).collect())
     }
 
-    /// As [`Group::start`], groups of several communicators, of which none begins if a call of any can't be meant.
+    /// As [`Group::start`], groups of several communicators, of which none begins if a call of any can't be meant. Each work
+    /// comes with its group's place among them.
     ///
     /// # Errors
     ///
@@ -127,15 +129,15 @@ impl<'c, 'b> Group<'c, 'b> {
     /// # Safety
     ///
     /// As [`Group::start`].
-    pub unsafe fn start_all(groups: impl IntoIterator<Item = Group<'c, 'b>>) -> Result<Vec<RawWork>> {
+    pub unsafe fn start_all(groups: impl IntoIterator<Item = Group<'c, 'b>>) -> Result<Vec<(usize, RawWork)>> {
         let mut ready = Vec::new();
-        for Group { comm, requests } in groups {
+        for (place, Group { comm, requests }) in groups.into_iter().enumerate() {
             comm.after_devices()?;
             for request in join_own_messages(requests, comm.rank())? {
-                ready.push((comm, comm.prepare(request)?));
+                ready.push((place, comm, comm.prepare(request)?));
             }
         }
-        ready.into_iter().map(|(comm, call)| comm.start_prepared(call)).collect()
+        ready.into_iter().map(|(place, comm, call)| Ok((place, comm.start_prepared(call)?))).collect()
     }
 
     /// Runs all calls and returns when all have ended.

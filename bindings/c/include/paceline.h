@@ -347,7 +347,8 @@ pclResult_t pclAllGatherV(const void *sendbuff, void *recvbuff, const size_t *re
 pclResult_t pclStartAllGatherV(const void *sendbuff, void *recvbuff, const size_t *recvcounts, const size_t *recvdispls,
                                pclDataType_t datatype, pclComm_t comm, pclStream_t stream, pclWork_t *work);
 
-/* The reduction of all ranks' block r (recvcount elements) in rank r's recvbuff; sendbuff has n * recvcount. */
+/* The reduction of all ranks' block r (recvcount elements) in rank r's recvbuff; sendbuff has n * recvcount. In place, what
+ * the other blocks of sendbuff hold afterwards is undefined: it is used as scratch. */
 pclResult_t pclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, pclDataType_t datatype, pclRedOp_t op,
                              pclComm_t comm, pclStream_t stream);
 pclResult_t pclStartReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, pclDataType_t datatype,

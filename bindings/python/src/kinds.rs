@@ -62,8 +62,8 @@ impl Kind {
             "B" | "H" | "I" | "L" | "Q" | "N" => whole(false, bytes),
             "e" | "f" | "d" => float(bytes),
             "Zf" | "Zd" => Kind::complex(bytes),
-            // Objects and addresses.
-            _ if code.contains(['O', 'P', '&', 'X']) => return None,
+            // Objects and addresses. The names of a structure's fields stand between colons.
+            _ if code.split(':').step_by(2).any(|codes| codes.contains(['O', 'P', '&', 'X'])) => return None,
             _ => None,
         };
         Some(kind.unwrap_or(Kind::opaque(bytes)))

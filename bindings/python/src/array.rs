@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyMemoryView};
 
 use crate::dlpack;
-use crate::errors;
+use crate::errors::What;
 use crate::kinds::Kind;
 
 /// Where an array's elements are. Whoever has it alone says nothing about how long.
@@ -41,11 +41,12 @@ impl Span {
 }
 
 /// An array whose elements lie in a row in this host's memory. They stay there while this lives.
-pub struct Array<'py> {
+pub struct Array<'a, 'py> {
     pub span: Span,
     pub kind: Kind,
     pub readonly: bool,
     object: Bound<'py, PyAny>,
+    what: What<'a>,
     held: Held<'py>,
 }
 
@@ -98,13 +99,13 @@ impl BufferView {
     }
 }
 
-impl<'py> Array<'py> {
+impl<'a, 'py> Array<'a, 'py> {
     /// The memory of an object. `what` names it in errors.
     ///
     /// # Errors
     ///
     /// It has none, its elements don't lie in a row, they mean something only in this process, or they are on a device.
-    pub fn of(object: &Bound<'py, PyAny>, what: &str) -> PyResult<Array<'py>> {
+    pub fn of(object: &Bound<'py, PyAny>, what: What<'a>) -> PyResult<Self> {
         // SAFETY: the object is alive, and the interpreter is attached to.
         if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
             return Array::by_dlpack(object, what);
@@ -116,7 +117,7 @@ impl<'py> Array<'py> {
         }
     }
 
-    fn by_buffer(object: &Bound<'py, PyAny>, view: BufferView, kind: Option<Kind>, what: &str) -> PyResult<Self> {
+    fn by_buffer(object: &Bound<'py, PyAny>, view: BufferView, kind: Option<Kind>, what: What<'a>) -> PyResult<Self> {
         let py = object.py();
         if !view.is_contiguous() {
             return Err(scattered(py, what));
@@ -124,15 +125,15 @@ impl<'py> Array<'py> {
         let format = view.format();
         let Some(kind) = kind.or_else(|| Kind::from_format(format, view.0.itemsize as usize)) else {
             let cause = format!("the elements of {what}, of format {format:?}, mean something only in this process");
-            return Err(errors::invalid(py, &cause));
+            return Err(what.invalid(py, &cause));
         };
         let span = Span::new(view.0.buf.cast(), view.0.len as usize);
         let readonly = view.0.readonly != 0;
-        Ok(Array { span, kind, readonly, object: object.clone(), held: Held::Buffer(view) })
+        Ok(Array { span, kind, readonly, object: object.clone(), what, held: Held::Buffer(view) })
     }
 
     /// An array of numpy's whose type comes from elsewhere: its bytes as whole numbers, and the type by name.
-    fn by_name(object: &Bound<'py, PyAny>, what: &str) -> Option<PyResult<Self>> {
+    fn by_name(object: &Bound<'py, PyAny>, what: What<'a>) -> Option<PyResult<Self>> {
         let dtype = object.getattr("dtype").ok()?;
         let name: String = dtype.getattr("name").ok()?.extract().ok()?;
         let bytes: usize = dtype.getattr("itemsize").ok()?.extract().ok()?;
@@ -144,9 +145,9 @@ impl<'py> Array<'py> {
         Some(Array::by_buffer(object, view, Some(Kind::from_name(&name, bytes)), what))
     }
 
-    fn by_dlpack(object: &Bound<'py, PyAny>, what: &str) -> PyResult<Self> {
+    fn by_dlpack(object: &Bound<'py, PyAny>, what: What<'a>) -> PyResult<Self> {
         let py = object.py();
-        let Some(capsule) = dlpack::export(object)? else {
+        let Some(capsule) = dlpack::export(object, what)? else {
             let name = object.get_type().name()?;
             let cause = format!("{what} is a {name}, which has neither a buffer nor __dlpack__: pass an array");
             return Err(PyTypeError::new_err(cause));
@@ -156,7 +157,7 @@ impl<'py> Array<'py> {
             return Err(scattered(py, what));
         }
         let (span, kind, readonly) = (tensor.span(), tensor.kind, tensor.readonly);
-        Ok(Array { span, kind, readonly, object: object.clone(), held: Held::Capsule(capsule) })
+        Ok(Array { span, kind, readonly, object: object.clone(), what, held: Held::Capsule(capsule) })
     }
 
     /// How many elements.
@@ -168,7 +169,7 @@ impl<'py> Array<'py> {
     pub fn shape(&self) -> PyResult<Vec<usize>> {
         match &self.held {
             Held::Buffer(view) => Ok(view.shape()),
-            Held::Capsule(capsule) => Ok(dlpack::Tensor::of(capsule, "it")?.shape()),
+            Held::Capsule(capsule) => Ok(dlpack::Tensor::of(capsule, self.what)?.shape()),
         }
     }
 
@@ -191,10 +192,10 @@ impl<'py> Array<'py> {
     }
 }
 
-fn scattered(py: Python<'_>, what: &str) -> PyErr {
+fn scattered(py: Python<'_>, what: What<'_>) -> PyErr {
     let cause = format!(
         "the elements of {what} don't lie in a row (C-contiguous); pass a copy, as of numpy.ascontiguousarray or \
          tensor.contiguous()"
     );
-    errors::invalid(py, &cause)
+    what.invalid(py, &cause)
 }

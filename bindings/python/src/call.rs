@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::allocate;
 use crate::array::{Array, Span};
-use crate::errors;
+use crate::errors::{self, What};
 use crate::operator;
 
 /// The arguments of a method that names a collective.
@@ -76,9 +76,9 @@ enum Place {
 }
 
 /// A call, the arrays that it is about, and what it gives.
-pub struct Prepared<'py> {
+pub struct Prepared<'a, 'py> {
     pub call: Call,
-    arrays: [Option<Array<'py>>; 2],
+    arrays: [Option<Array<'a, 'py>>; 2],
     pub result: Option<Py<PyAny>>,
 }
 
@@ -110,7 +110,7 @@ impl Call {
     }
 }
 
-impl Prepared<'_> {
+impl Prepared<'_, '_> {
     /// What holds the arrays in their places, beyond this.
     pub fn keep(&self) -> PyResult<Vec<Py<PyAny>>> {
         self.arrays.iter().flatten().map(Array::keep).collect()
@@ -122,7 +122,7 @@ impl Prepared<'_> {
 /// # Errors
 ///
 /// An array can't be used, or can't be used so. What the library checks itself it checks later.
-pub fn prepare<'py>(py: Python<'py>, comm: &Communicator, ask: Ask<'_, 'py>) -> PyResult<Prepared<'py>> {
+pub fn prepare<'a, 'py>(py: Python<'py>, comm: &'a Communicator, ask: Ask<'_, 'py>) -> PyResult<Prepared<'a, 'py>> {
     let Ask { collective, op, root, source, counts, .. } = ask;
     let (rank, ranks) = (comm.rank(), comm.size());
     let invalid = |cause: String| errors::at(py, comm, &cause);
@@ -131,14 +131,17 @@ pub fn prepare<'py>(py: Python<'py>, comm: &Communicator, ask: Ask<'_, 'py>) -> 
         usize::try_from(number).map_err(|_| invalid(format!("{what} {number} of {collective}: ranks are numbered from 0")))
     };
     let (root, source) = (number("rank", root)?, number("the source", source)?);
-    if let Some((sent, received)) = &counts
-        && [sent, received].iter().any(|counts| !counts.is_empty() && counts.len() != ranks)
-    {
-        return Err(invalid(format!("{collective} takes one count for each of {ranks} ranks")));
+    if let Some((sent, received)) = &counts {
+        let sends = !matches!(collective, Collective::AllGather | Collective::Gather);
+        let receives = !matches!(collective, Collective::ReduceScatter | Collective::Scatter);
+        if sends && sent.len() != ranks || receives && received.len() != ranks {
+            return Err(invalid(format!("{collective} with counts takes one for each of {ranks} ranks")));
+        }
     }
 
-    let input = ask.input.map(|input| Array::of(input, &format!("the input of {collective}"))).transpose()?;
-    let mut output = ask.output.map(|output| Array::of(output, &format!("the output of {collective}"))).transpose()?;
+    let of = |object: &Bound<'py, PyAny>, which| Array::of(object, What { comm, collective, which });
+    let input = ask.input.map(|input| of(input, "input")).transpose()?;
+    let mut output = ask.output.map(|output| of(output, "output")).transpose()?;
     let Some(kind) = input.as_ref().or(output.as_ref()).map(|array| array.kind) else {
         if collective != Collective::Barrier {
             return Err(invalid(format!("{collective} needs an array on rank {rank}: pass out=")));
@@ -184,17 +187,17 @@ pub fn prepare<'py>(py: Python<'py>, comm: &Communicator, ask: Ask<'_, 'py>) -> 
                 Some(rows(input.shape()?, 1, ranks, &invalid)?)
             }
             (Collective::AllGather | Collective::Gather | Collective::AllToAll, Some((_, received))) => {
-                Some(vec![received.iter().sum()])
+                Some(vec![received.iter().fold(0usize, |sum, count| sum.saturating_add(*count))])
             }
             (Collective::ReduceScatter | Collective::Scatter, Some((sent, _))) => Some(vec![sent[rank]]),
             _ => None,
         };
-        output = Some(Array::of(&allocate::like(input.object(), shape)?, "the new array")?);
+        output = Some(of(&allocate::like(input.object(), shape)?, "output")?);
     }
 
     let spans = [&input, &output].map(|array| array.as_ref().map_or(Span::NONE, |array| array.span));
     let [from, to] = spans;
-    let before = |counts: &[usize]| counts[..rank].iter().sum::<usize>().saturating_mul(kind.bytes());
+    let before = |counts: &[usize]| counts[..rank].iter().fold(0usize, |sum, count| sum.saturating_add(*count)).saturating_mul(kind.bytes());
     let apart = (Place::Apart { input: from, output: to }, &output);
     let (place, written) = match collective {
         Collective::Broadcast if output.is_none() => (Place::Within(from), &input),
@@ -203,11 +206,11 @@ pub fn prepare<'py>(py: Python<'py>, comm: &Communicator, ask: Ask<'_, 'py>) -> 
         {
             (Place::Within(to), &output)
         }
-        Collective::AllGather | Collective::Gather if from.bytes < to.bytes => {
+        Collective::AllGather | Collective::Gather if from.bytes <= to.bytes => {
             let offset = counts.as_ref().map_or(rank * from.bytes, |(_, received)| before(received));
             if from.is_at(to, offset) { (Place::Within(to), &output) } else { apart }
         }
-        Collective::ReduceScatter | Collective::Scatter if to.bytes < from.bytes => {
+        Collective::ReduceScatter | Collective::Scatter if to.bytes <= from.bytes => {
             let offset = counts.as_ref().map_or(rank * to.bytes, |(sent, _)| before(sent));
             if to.is_at(from, offset) { (Place::Within(from), &input) } else { apart }
         }
@@ -217,7 +220,7 @@ pub fn prepare<'py>(py: Python<'py>, comm: &Communicator, ask: Ask<'_, 'py>) -> 
         return Err(invalid(format!("{collective} would write into a read-only array; pass one that may be written")));
     }
 
-    let elements = |array: &Option<Array<'_>>| array.as_ref().map_or(0, Array::len);
+    let elements = |array: &Option<Array<'_, '_>>| array.as_ref().map_or(0, Array::len);
     let count = match collective {
         Collective::ReduceScatter | Collective::Scatter | Collective::Recv => elements(&output),
         Collective::AllToAll if counts.is_none() => block(elements(&input))?,

@@ -66,7 +66,7 @@ impl Communicator {
         // SAFETY: `keep` holds the arrays in their places until the call has ended.
         let started = py.detach(|| unsafe { comm.start_request(call.request(), keep) });
         let started = started.map_err(|error| errors::of(py, self.place(), &error))?;
-        Ok(Work::new(started, comm, prepared.result, kept))
+        Ok(Work::new(started, comm.clone(), prepared.result, kept))
     }
 
     /// Runs collected calls as one and waits for their end.

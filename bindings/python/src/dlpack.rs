@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::array::Span;
-use crate::errors;
+use crate::errors::What;
 use crate::kinds::Kind;
 
 const PLAIN: &CStr = c"dltensor";
@@ -54,7 +54,7 @@ pub struct Tensor<'a> {
 }
 
 /// The capsule that an object exports; `None` if it can't.
-pub fn export<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyCapsule>>> {
+pub fn export<'py>(object: &Bound<'py, PyAny>, what: What<'_>) -> PyResult<Option<Bound<'py, PyCapsule>>> {
     let py = object.py();
     let Some(method) = object.getattr_opt("__dlpack__")? else { return Ok(None) };
     let options = PyDict::new(py);
@@ -65,7 +65,7 @@ pub fn export<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyC
         exported => exported,
     };
     let capsule = exported.map_err(|error| {
-        let invalid = errors::invalid(py, &format!("the tensor can't be lent: {}", error.value(py)));
+        let invalid = what.invalid(py, &format!("{what} can't be lent: {}", error.value(py)));
         invalid.set_cause(py, Some(error));
         invalid
     })?;
@@ -74,7 +74,7 @@ pub fn export<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyC
 
 impl<'a> Tensor<'a> {
     /// What a capsule holds. `what` names it in errors.
-    pub fn of(capsule: &'a Bound<'_, PyCapsule>, what: &str) -> PyResult<Tensor<'a>> {
+    pub fn of(capsule: &'a Bound<'_, PyCapsule>, what: What<'_>) -> PyResult<Tensor<'a>> {
         let py = capsule.py();
         let versioned = capsule.is_valid_checked(Some(VERSIONED));
         let pointer = capsule.pointer_checked(Some(if versioned { VERSIONED } else { PLAIN }))?;
@@ -82,7 +82,7 @@ impl<'a> Tensor<'a> {
             // SAFETY: a capsule of this name holds this layout, and is held; its head is the same in all versions.
             let versioned = unsafe { pointer.cast::<Versioned>().as_ref() };
             if versioned.major != MAJOR {
-                return Err(errors::invalid(py, &format!("{what} comes by DLPack {}: {MAJOR} is known", versioned.major)));
+                return Err(what.invalid(py, &format!("{what} comes by DLPack {}: {MAJOR} is known", versioned.major)));
             }
             (&versioned.tensor, versioned.flags)
         } else {
@@ -92,12 +92,12 @@ impl<'a> Tensor<'a> {
         if !REACHABLE.contains(&tensor.device_type) {
             let (device, id) = (tensor.device_type, tensor.device_id);
             let cause = format!("{what} is in the memory of device {id} of DLPack's kind {device}; pass a copy in the host's");
-            return Err(errors::invalid(py, &cause));
+            return Err(what.invalid(py, &cause));
         }
         let DlTensor { code, bits, lanes, .. } = *tensor;
         let Some(kind) = Kind::from_dlpack(code, bits, lanes) else {
             let cause = format!("the elements of {what} (DLPack's code {code}, {bits} bits) don't fill bytes");
-            return Err(errors::invalid(py, &cause));
+            return Err(what.invalid(py, &cause));
         };
         Ok(Tensor { tensor, kind, readonly: flags & READ_ONLY != 0 })
     }

@@ -1,6 +1,8 @@
 //! Errors as Python's exceptions. The classes are Python's own, in `_errors.py`.
 
-use paceline_comm::{Communicator, Error, ErrorKind};
+use std::fmt;
+
+use paceline_comm::{Collective, Communicator, Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -44,4 +46,25 @@ pub fn alone(py: Python<'_>, error: &Error) -> PyErr {
 /// What the library says of a communicator.
 pub fn of(py: Python<'_>, (rank, size): (usize, usize), error: &Error) -> PyErr {
     make(py, format!("rank {rank} of {size}: {error}"), error.kind().name(), Some(rank), Some(error))
+}
+
+/// An array of a call, as errors name it.
+#[derive(Clone, Copy)]
+pub struct What<'a> {
+    pub comm: &'a Communicator,
+    pub collective: Collective,
+    pub which: &'static str,
+}
+
+impl What<'_> {
+    /// What is wrong with it.
+    pub fn invalid(self, py: Python<'_>, cause: &str) -> PyErr {
+        at(py, self.comm, cause)
+    }
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} of {}", self.which, self.collective)
+    }
 }

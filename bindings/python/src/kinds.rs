@@ -99,9 +99,9 @@ impl Kind {
     /// What they are called.
     pub fn name(self) -> String {
         match self.reduces {
-            Reduces::Numbers => self.data_type.name().to_owned(),
+            Reduces::Numbers => name(self.data_type).to_owned(),
             Reduces::Truths => "bool".to_owned(),
-            Reduces::Complex => format!("complex of two {}", self.data_type),
+            Reduces::Complex => format!("complex{}", 16 * self.data_type.size()),
             Reduces::Never => format!("{} opaque bytes", self.parts),
         }
     }
@@ -119,6 +119,18 @@ impl Kind {
             Reduces::Never => (false, "convert them to a type that paceline reduces"),
         };
         (!fits).then(|| format!("elements that are {} have no {op}; {instead}", self.name()))
+    }
+}
+
+/// As numpy and torch call it.
+fn name(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::F16 => "float16",
+        DataType::F32 => "float32",
+        DataType::F64 => "float64",
+        DataType::F8E4M3 => "float8_e4m3fn",
+        DataType::F8E5M2 => "float8_e5m2",
+        _ => data_type.name(),
     }
 }
 

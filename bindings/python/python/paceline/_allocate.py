@@ -22,6 +22,8 @@ def empty(like: Any, shape: tuple[int, ...] | None) -> Any:
         like = _numpy.asarray(like)
         return _numpy.empty(like.shape if shape is None else shape, like.dtype)
     view = memoryview(like)
-    shape = view.shape if shape is None else shape
-    plain = memoryview(bytearray(math.prod(shape) * view.itemsize))
-    return plain.cast(view.format, shape) if 0 not in shape else plain.cast(view.format)  # type: ignore[call-overload]
+    lengths = (view.shape or ()) if shape is None else shape
+    plain = memoryview(bytearray(math.prod(lengths) * view.itemsize))
+    format: Any = view.format
+    # No lengths of zero can be cast to.
+    return plain.cast(format, lengths) if 0 not in lengths else plain.cast(format)

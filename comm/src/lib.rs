@@ -22,7 +22,7 @@ mod sync;
 pub mod topology;
 
 pub use collective::Collective;
-pub use communicator::{Buffer, Communicator, Group, RawWork, Work};
+pub use communicator::{Buffer, Communicator, Group, Started, Work};
 pub use error::{CallName, Error, ErrorKind, Result};
 pub use paceline_transport::rendezvous::{ProfilePlace, Rendezvous, Setup, Token, UniqueId};
 pub use paceline_transport::{Environment, LinkKind, Peer};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use paceline_comm::{CallOptions, Communicator, DataType, RawWork, ReduceOp};
+use paceline_comm::{CallOptions, Communicator, DataType, ReduceOp, Started};
 
 use crate::error::{Failure, INVALID_ARGUMENT, INVALID_USAGE};
 use crate::handles::{Kind, Room};
@@ -38,7 +38,7 @@ pub(crate) struct Comm {
     operators: Mutex<HashMap<u32, (DataType, u64)>>,
     next_operator: AtomicU32,
     /// Works that may still be under way.
-    started: Mutex<Vec<RawWork>>,
+    started: Mutex<Vec<Started>>,
     #[cfg(feature = "cuda")]
     pub(crate) device: std::sync::OnceLock<paceline_comm::cuda::DeviceCommunicator>,
 }
@@ -198,8 +198,9 @@ impl Comm {
     #[cold]
     fn own_operator(&self, op: c_int, data_type: DataType) -> Result<ReduceOp, Failure> {
         let made = lock(&self.operators).get(&(op as u32)).copied();
-        let (of, bits) =
-            made.ok_or_else(|| Failure::argument(format!("the operator {op} is none of pclRedOp_t, and none that was made")))?;
+        let (of, bits) = made.ok_or_else(|| {
+            Failure::argument(format!("the operator {op} is none of pclRedOp_t, and none that was made"))
+        })?;
         if of != data_type {
             return Err(Failure::argument(format!("the operator {op} was made for {of}, and is used for {data_type}")));
         }
@@ -207,7 +208,7 @@ impl Comm {
     }
 
     /// Remembers works for [`Comm::finish`].
-    pub(crate) fn note_started(&self, works: impl IntoIterator<Item = RawWork>) {
+    pub(crate) fn note_started(&self, works: impl IntoIterator<Item = Started>) {
         let mut started = lock(&self.started);
         if started.len() == started.capacity() {
             started.retain(|work| work.test().is_none());
@@ -218,7 +219,7 @@ impl Comm {
     /// Waits for the works under way; the first error.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let works = std::mem::take(&mut *lock(&self.started));
-        let ends: Vec<_> = works.iter().map(RawWork::wait).collect();
+        let ends: Vec<_> = works.iter().map(Started::wait).collect();
         ends.into_iter().collect::<Result<(), _>>().map_err(Failure::from)
     }
 }

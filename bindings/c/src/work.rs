@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use paceline_comm::RawWork;
+use paceline_comm::Started;
 
 use crate::comm::Comm;
 use crate::error::{Failure, IN_PROGRESS, SUCCESS, pclResult};
@@ -23,7 +23,7 @@ pub(crate) struct Work {
 }
 
 pub(crate) enum Part {
-    Host(RawWork),
+    Host(Started),
     #[cfg(feature = "cuda")]
     Device(paceline_comm::cuda::DeviceWork),
 }

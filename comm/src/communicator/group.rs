@@ -1,6 +1,6 @@
 //! Several calls that run as one.
 
-use super::{Communicator, RawWork};
+use super::{Communicator, Started};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::reduce::{DataType, Element, ReduceOp, as_bytes, as_bytes_mut};
@@ -112,8 +112,8 @@ impl<'c, 'b> Group<'c, 'b> {
     ///
     /// # Safety
     ///
-    /// As [`Communicator::start_raw`], for each call.
-    pub unsafe fn start(self) -> Result<Vec<RawWork>> {
+    /// As [`Communicator::start_request`], for each call.
+    pub unsafe fn start(self) -> Result<Vec<Started>> {
         // SAFETY: passed on from the caller.
         let started = unsafe { Group::start_all([self]) }?;
         Ok(started.into_iter().map(|(_, work)| work).collect())
@@ -129,7 +129,7 @@ impl<'c, 'b> Group<'c, 'b> {
     /// # Safety
     ///
     /// As [`Group::start`].
-    pub unsafe fn start_all(groups: impl IntoIterator<Item = Group<'c, 'b>>) -> Result<Vec<(usize, RawWork)>> {
+    pub unsafe fn start_all(groups: impl IntoIterator<Item = Group<'c, 'b>>) -> Result<Vec<(usize, Started)>> {
         let mut ready = Vec::new();
         for (place, Group { comm, requests }) in groups.into_iter().enumerate() {
             comm.after_devices()?;
@@ -137,7 +137,7 @@ impl<'c, 'b> Group<'c, 'b> {
                 ready.push((place, comm, comm.prepare(request)?));
             }
         }
-        ready.into_iter().map(|(place, comm, call)| Ok((place, comm.start_prepared(call)?))).collect()
+        ready.into_iter().map(|(place, comm, call)| Ok((place, comm.start_prepared(call, None)?))).collect()
     }
 
     /// Runs all calls and returns when all have ended.

@@ -7,10 +7,10 @@ mod devices;
 mod group;
 mod prepare;
 mod quick;
-mod raw;
 mod setup;
 mod spare;
 mod split;
+mod started;
 mod windows;
 mod work;
 
@@ -32,7 +32,7 @@ pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
 pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
-pub use raw::RawWork;
+pub use started::Started;
 pub use work::Work;
 
 use prepare::Plans;
@@ -339,6 +339,15 @@ impl Communicator {
     pub fn check(&self) -> Result<()> {
         self.inner.engine.check_process()?;
         self.inner.engine.look().map(drop)
+    }
+
+    /// Has the blocking calls of this rank, in this communicator and all that come from the same one, ask whether to give up: in
+    /// the caller's thread, whenever it is about to sleep, and ten times a second while it waits. With a reason they end as with
+    /// [`Communicator::abort`]. Only the first `asks` counts.
+    ///
+    /// `asks` may take locks, but not wait for calls of this rank. Started calls don't ask: whoever waits for them may stop waiting.
+    pub fn ask_while_waiting(&self, asks: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.inner.roots.kin.ask_while_waiting(Box::new(asks));
     }
 
     /// Waits for calls over memory of devices that were made before.

@@ -68,7 +68,7 @@ pub(super) unsafe fn start(
         // SAFETY: passed on from the caller.
         let request = unsafe { sound.request() };
         // SAFETY: the same.
-        let started = unsafe { comm.patient(own.timeout, own.algorithm).start_raw(request) }?;
+        let started = unsafe { comm.patient(own.timeout, own.algorithm).start_request(request, None) }?;
         comm.note_started([started.clone()]);
         Part::Host(started)
     } else {

@@ -22,9 +22,9 @@ mod sync;
 pub mod topology;
 
 pub use collective::Collective;
-pub use communicator::{Buffer, Communicator, Group, Work};
+pub use communicator::{Buffer, Communicator, Group, Started, Work};
 pub use error::{CallName, Error, ErrorKind, Result};
-pub use paceline_transport::rendezvous::{ProfilePlace, Rendezvous, Setup};
+pub use paceline_transport::rendezvous::{ProfilePlace, Rendezvous, Setup, Token, UniqueId};
 pub use paceline_transport::{Environment, LinkKind, Peer};
 pub use reduce::{DataType, Element, ReduceOp};
 pub use request::{Buffers, CallOptions, Counts, Request};

@@ -61,6 +61,13 @@ impl Environment {
         Environment { pairs: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 
+    /// The same with one variable set to `value`.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Environment {
+        self.pairs.insert(name.into(), value.into());
+        self
+    }
+
     /// The value of `name` without surrounding blanks; `None` where it is not set.
     ///
     /// # Errors

@@ -69,6 +69,12 @@ impl<T> Buffer<T> {
 }
 
 impl<T: Element> Buffer<T> {
+    /// How many ranks have such a buffer.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.window.all.len()
+    }
+
     /// Whether this rank can reach a rank's buffer directly.
     ///
     /// # Panics

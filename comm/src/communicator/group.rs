@@ -1,6 +1,6 @@
 //! Several calls that run as one.
 
-use super::Communicator;
+use super::{Communicator, Started};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::reduce::{DataType, Element, ReduceOp, as_bytes, as_bytes_mut};
@@ -85,6 +85,59 @@ impl<'c, 'b> Group<'c, 'b> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// Starts all calls and returns at once.
+    ///
+    /// ```
+    /// # use paceline_comm::{Communicator, ReduceOp};
+    /// // One thread drives both ranks.
+    /// let ranks = Communicator::in_process(2)?;
+    /// let mut values = [[1i32; 4], [2; 4]];
+    /// let mut works = Vec::new();
+    /// for (comm, values) in ranks.iter().zip(&mut values) {
+    ///     let mut group = comm.group();
+    ///     group.all_reduce_in_place(values, ReduceOp::Sum);
+    ///     // SAFETY: the works are waited for before anyone looks at the values.
+    ///     works.extend(unsafe { group.start() }?);
+    /// }
+    /// works.iter().try_for_each(|work| work.wait())?;
+    /// assert_eq!(values, [[3; 4]; 2]);
+    /// # Ok::<(), paceline_comm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::run`], where a call can't be meant or the communicator has failed.
+    ///
+    /// # Safety
+    ///
+    /// As [`Communicator::start_request`], for each call.
+    pub unsafe fn start(self) -> Result<Vec<Started>> {
+        // SAFETY: passed on from the caller.
+        let started = unsafe { Group::start_all([self]) }?;
+        Ok(started.into_iter().map(|(_, work)| work).collect())
+    }
+
+    /// As [`Group::start`], groups of several communicators, of which none begins if a call of any can't be meant. Each work
+    /// comes with its group's place among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::start`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Group::start`].
+    pub unsafe fn start_all(groups: impl IntoIterator<Item = Group<'c, 'b>>) -> Result<Vec<(usize, Started)>> {
+        let mut ready = Vec::new();
+        for (place, Group { comm, requests }) in groups.into_iter().enumerate() {
+            comm.after_devices()?;
+            for request in join_own_messages(requests, comm.rank())? {
+                ready.push((place, comm, comm.prepare(request)?));
+            }
+        }
+        ready.into_iter().map(|(place, comm, call)| Ok((place, comm.start_prepared(call, None)?))).collect()
     }
 
     /// Runs all calls and returns when all have ended.

@@ -10,6 +10,7 @@ mod quick;
 mod setup;
 mod spare;
 mod split;
+mod started;
 mod windows;
 mod work;
 
@@ -31,6 +32,7 @@ pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
 pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
+pub use started::Started;
 pub use work::Work;
 
 use prepare::Plans;
@@ -325,6 +327,34 @@ impl Communicator {
     /// Local, bounded, and callable from any thread: it doesn't wait for anyone.
     pub fn abort(&self, reason: &str) {
         self.inner.engine.fail(Error::new(ErrorKind::Aborted, reason));
+    }
+
+    /// Whether the communicator still works: takes in what other ranks have told, without waiting.
+    ///
+    /// ```
+    /// # use paceline_comm::Communicator;
+    /// # let comm = &Communicator::in_process(1)?[0];
+    /// assert!(comm.check().is_ok());
+    /// comm.abort("for the example");
+    /// assert!(comm.check().is_err());
+    /// # Ok::<(), paceline_comm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error that ended it. While another thread is in a call, that thread learns it first.
+    pub fn check(&self) -> Result<()> {
+        self.inner.engine.check_process()?;
+        self.inner.engine.look().map(drop)
+    }
+
+    /// Has the blocking calls of this rank, in this communicator and all that come from the same one, ask whether to give up: in
+    /// the caller's thread, whenever it is about to sleep, and ten times a second while it waits. With a reason they end as with
+    /// [`Communicator::abort`]. Only the first `asks` counts.
+    ///
+    /// `asks` may take locks, but not wait for calls of this rank. Started calls don't ask: whoever waits for them may stop waiting.
+    pub fn ask_while_waiting(&self, asks: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.inner.roots.kin.ask_while_waiting(Box::new(asks));
     }
 
     /// Waits for calls over memory of devices that were made before.

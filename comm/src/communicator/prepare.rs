@@ -173,8 +173,9 @@ impl Communicator {
             algorithm: Cow::Borrowed(plan.row),
             size: self.inner.size,
         };
-        // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, or by
-        // `keep`, which the engine drops after the operation. They were found long enough and apart, or in place.
+        // SAFETY: the request's buffers are lent until the call has ended: by the borrow of whoever waits for it, by
+        // `keep`, which the engine drops after the operation, or by whoever called `start_request`. They were found long enough
+        // and apart, or in place.
         let memory = unsafe { Memory::new(sound.input, sound.output, plan.scratch_bytes(), own_input) };
         let operation = Operation::new(plan, memory, channels, naming, stamps, beside);
         Active::new(operation, call, self.timeout(), keep)

@@ -41,6 +41,16 @@ impl Completion {
         end
     }
 
+    /// Waits for the end, and looks at something else meanwhile, again and again.
+    pub(crate) fn wait_looking(&self, every: Duration, mut look: impl FnMut()) -> Result<()> {
+        loop {
+            if let Some(end) = self.wait(Instant::now().checked_add(every)) {
+                return end;
+            }
+            look();
+        }
+    }
+
     fn wait_for_end(&self, deadline: Option<Instant>) -> Option<Result<()>> {
         let mut result = self.result.lock().expect("no panic while held");
         loop {

@@ -25,6 +25,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How long a failed link's reason is waited for.
 pub(crate) const REASON_WITHIN: Duration = Duration::from_millis(300);
 
+/// How often a caller who waits asks whether to give up.
+pub(crate) const ASKS_EVERY: Duration = Duration::from_millis(100);
+
 /// One rank's engine.
 pub(crate) struct Core {
     pub(crate) endpoint: Endpoint,
@@ -274,6 +277,7 @@ impl Core {
             return Ok(());
         }
         self.check_left(mine)?;
+        self.ask(mine)?;
         let next = self.check_times(mine)?.min(self.answer_for_kin(mine));
         self.endpoint.coalesce(self.is_beside(mine));
         self.endpoint.about_to_sleep();
@@ -283,11 +287,20 @@ impl Core {
         self.news(mine).map(|_| ())
     }
 
+    /// Asks whether the caller who waits gives up.
+    fn ask(&mut self, mine: &[Active]) -> Result<()> {
+        match mine.first().and_then(|active| self.kin.gives_up().map(|error| error.during(active.call.clone()))) {
+            Some(error) => Err(self.fail(error)),
+            None => Ok(()),
+        }
+    }
+
     fn sleep_unless_moving(&mut self, attention: &Attention, mine: &mut [Active], until: Time) -> Result<()> {
         if attention.is_raised() || self.pass(mine)? {
             return Ok(());
         }
-        let longest = until.since(self.clock.now()).min(Duration::from_secs(1));
+        let longest = if !mine.is_empty() && self.kin.has_asks() { ASKS_EVERY } else { Duration::from_secs(1) };
+        let longest = until.since(self.clock.now()).min(longest);
         self.endpoint.sleep(longest).map_err(|error| {
             let error = Error::new(ErrorKind::System, format!("waiting for events failed: {error}"));
             self.fail(error)

@@ -6,12 +6,12 @@
 //! A rank that waits in one communicator looks at no other. Who waits for it there would hold it for stopped; so while it
 //! waits, it answers for the others what it is doing and whom it waits for.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use paceline_transport::Endpoint;
 
 use super::notice::{Notice, Status};
-use crate::error::{CallName, Report};
+use crate::error::{CallName, Error, ErrorKind, Report};
 
 /// The communicators of one rank: that of all ranks, and those split off.
 #[derive(Clone, Default)]
@@ -19,7 +19,11 @@ pub(crate) struct Kin {
     /// The first failure. Ranks have their numbers in the world.
     first: Arc<Mutex<Option<Report>>>,
     relatives: Arc<Mutex<Vec<Weak<dyn Relative>>>>,
+    asks: Arc<OnceLock<Asks>>,
 }
+
+/// Whether a caller who waits is to give up, and why.
+type Asks = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// What a rank does in one of its communicators.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +56,22 @@ impl Kin {
         let mut relatives = self.relatives.lock().expect("no panic while held");
         relatives.retain(|known| known.strong_count() > 0);
         relatives.push(relative);
+    }
+
+    /// Has blocking calls ask whether to give up; the first counts.
+    pub(crate) fn ask_while_waiting(&self, asks: Asks) {
+        let _ = self.asks.set(asks);
+    }
+
+    /// Whether blocking calls ask.
+    pub(crate) fn has_asks(&self) -> bool {
+        self.asks.get().is_some()
+    }
+
+    /// Why a caller who waits is to give up, if it is.
+    pub(crate) fn gives_up(&self) -> Option<Error> {
+        let reason = self.asks.get().and_then(|asks| asks())?;
+        Some(Error::new(ErrorKind::Aborted, reason))
     }
 
     /// Those there are, if there is more than one.

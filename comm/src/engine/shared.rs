@@ -10,9 +10,9 @@ use paceline_transport::{Endpoint, Waker, forks, run_promptly};
 use super::active::Active;
 use super::attention::{Attention, Stop};
 use super::completion::Completion;
-use super::core::Core;
+use super::core::{ASKS_EVERY, Core};
 use super::handover::Signal;
-use super::kin::{Doing, Relative};
+use super::kin::{Doing, Kin, Relative};
 use super::message::Message;
 use super::quick::Quick;
 use super::small::Small;
@@ -28,6 +28,7 @@ pub(crate) struct Engine {
     progress: Mutex<Option<JoinHandle<()>>>,
     process: u32,
     generation: u32,
+    kin: Kin,
 }
 
 /// Who drives the calls of an engine.
@@ -55,7 +56,7 @@ impl Engine {
         let relative: Arc<dyn Relative> = inner.clone();
         kin.admit(Arc::downgrade(&relative));
         let (process, generation) = (std::process::id(), forks::generation());
-        Engine { inner, driver, progress: Mutex::new(None), process, generation }
+        Engine { inner, driver, progress: Mutex::new(None), process, generation, kin }
     }
 
     /// An error in a forked child, which must not speak for its parent.
@@ -83,11 +84,18 @@ impl Engine {
             Ok(mut core) => core.drive_safely(&self.inner.attention, calls.as_mut()),
             Err(TryLockError::WouldBlock) => {
                 let completions: Result<Vec<_>> = calls.into_iter().map(|active| self.submit(active)).collect();
-                let ends = completions?.into_iter().map(|end| end.wait(None).expect("waits without a deadline"));
+                let ends = completions?.into_iter().map(|end| self.wait_for(&end));
                 ends.fold(Ok(()), Result::and)
             }
             Err(TryLockError::Poisoned(_)) => Err(poisoned()),
         }
+    }
+
+    fn wait_for(&self, end: &Completion) -> Result<()> {
+        if !self.kin.has_asks() {
+            return end.wait(None).expect("waits without a deadline");
+        }
+        end.wait_looking(ASKS_EVERY, || self.kin.gives_up().into_iter().for_each(|error| self.fail(error)))
     }
 
     /// Runs a call over the boards in this thread, if nothing else is under way; otherwise nothing has happened.
@@ -190,7 +198,6 @@ impl Engine {
     }
 
     /// Takes in what other ranks have told, if nobody else does at present: which have left, or why nothing works any more.
-    #[cfg(feature = "cuda")]
     pub(crate) fn look(&self) -> Result<Vec<usize>> {
         let Ok(mut core) = self.inner.core.try_lock() else { return Ok(Vec::new()) };
         core.attend(&self.inner.attention)?;

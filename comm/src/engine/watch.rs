@@ -111,7 +111,6 @@ impl Core {
     }
 
     /// As [`Core::news`], where nobody sleeps in the endpoint, which is what finds out that there is any.
-    #[cfg(feature = "cuda")]
     pub(crate) fn look(&mut self) -> Result<()> {
         self.endpoint.about_to_sleep();
         let slept = self.endpoint.sleep(Duration::ZERO);

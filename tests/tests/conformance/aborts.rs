@@ -87,3 +87,39 @@ fn other_communicators_are_not_aborted() {
         again.barrier().unwrap();
     });
 }
+
+/// In the thread that drives its call itself, and in one whose call another thread drives.
+#[test]
+fn a_caller_who_waits_gives_up_when_told_so() {
+    for wire in Wire::threads() {
+        let ends = at_once(world(wire, 2), |comm| {
+            if comm.rank() == 1 {
+                return vec![comm.recv(&mut [0u8; 7], 0).unwrap_err()];
+            }
+            let callers = std::sync::Mutex::new(std::collections::HashSet::new());
+            let asked = std::sync::Arc::new(callers);
+            let told = asked.clone();
+            comm.ask_while_waiting(move || {
+                let mut callers = asked.lock().unwrap();
+                callers.insert(std::thread::current().id());
+                (callers.len() == 2).then(|| REASON.to_owned())
+            });
+            comm.ask_while_waiting(|| panic!("only the first counts"));
+            let begin = Instant::now();
+            let errors = std::thread::scope(|scope| {
+                let callers = [3usize, 5].map(|len| {
+                    let comm = &comm;
+                    scope.spawn(move || comm.recv(&mut vec![0u8; len], 1).unwrap_err())
+                });
+                callers.map(|caller| caller.join().unwrap())
+            });
+            let took = begin.elapsed();
+            assert!(took < Duration::from_secs(5), "{wire:?}: took {took:?}");
+            assert_eq!(told.lock().unwrap().len(), 2, "{wire:?}: both threads were asked");
+            errors.to_vec()
+        });
+        ends.iter().enumerate().for_each(|(rank, errors)| {
+            errors.iter().for_each(|error| check(error, 0, rank, wire));
+        });
+    }
+}

@@ -94,6 +94,27 @@ impl Device {
         Ok(device)
     }
 
+    /// The device whose primary context is current for this thread, if one is: the one that `cudaSetDevice` has chosen.
+    ///
+    /// # Errors
+    /// Without a driver, or without a device.
+    pub fn current() -> Result<Option<Device>, CudaError> {
+        let functions = functions()?;
+        let mut now = std::ptr::null_mut();
+        // SAFETY: the driver writes one pointer.
+        functions.check("cuCtxGetCurrent", None, unsafe { (functions.cuCtxGetCurrent)(&raw mut now) })?;
+        if now.is_null() {
+            return Ok(None);
+        }
+        for ordinal in 0..Device::count()? {
+            let device = Device::open(ordinal)?;
+            if device.context() == now {
+                return Ok(Some(device));
+            }
+        }
+        Ok(None)
+    }
+
     /// A device whose primary context this process uses already, whoever made it; none is made for that.
     pub(super) fn in_use() -> Result<Option<Device>, CudaError> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -136,6 +136,20 @@ impl DeviceMemory {
     }
 }
 
+impl Device {
+    /// Copies from an address into `into`, and waits until it is done.
+    ///
+    /// # Safety
+    /// As many bytes can be read there by the device.
+    ///
+    /// # Errors
+    /// If it takes more than 30 seconds, or if the context is lost.
+    pub unsafe fn read_at(&self, address: u64, into: &mut [u8]) -> Result<(), CudaError> {
+        // SAFETY: passed on from the caller.
+        unsafe { read(self, address, into) }
+    }
+}
+
 /// Copies to an address that `device` can write.
 ///
 /// # Safety

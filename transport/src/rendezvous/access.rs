@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{Hub, PmiPlace, RendezvousError};
+use super::{Hub, PmiPlace, RendezvousError, UniqueId};
 
 /// Where the ranks meet.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub enum Rendezvous {
     Hub(Hub),
     /// Through the process manager of MPICH or Intel MPI.
     Pmi(PmiPlace),
+    /// Where one process listens since it made the id.
+    Unique(Box<UniqueId>),
 }
 
 /// Where rank 0 listens: on the first of the ports that is free. The others try all, until a root of the right job

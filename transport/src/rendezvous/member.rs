@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketType, connect, getpeername
 
 use super::messages::{Introduction, decode_answer, longest_answer};
 use super::search::{Search, Target};
-use super::{Credentials, Exchanged, HandshakeError, Period, RendezvousError, Setup, listen, socket, sys};
+use super::{Credentials, Exchanged, HandshakeError, Period, Rendezvous, RendezvousError, Setup, listen, socket, sys};
 
 /// How long a target is given to answer: one that may be wrong, at first, and the only one there is.
 const UNSURE: Duration = Duration::from_millis(500);
@@ -81,10 +81,10 @@ fn attempt(
     match credentials.prove_as_connector(&socket, until, &introduction.encode()) {
         Ok(()) => {}
         Err(HandshakeError::AuthenticationFailed) => {
-            return Err(Failure::Final(RendezvousError::AuthenticationFailed { peer: format!("rank 0 at {place}") }));
+            return Err(Failure::Final(RendezvousError::AuthenticationFailed { peer: root_at(setup, &place) }));
         }
         Err(HandshakeError::Version { ours, theirs }) => {
-            let peer = format!("rank 0 at {place}");
+            let peer = root_at(setup, &place);
             return Err(Failure::Final(RendezvousError::Version { peer, ours, theirs }));
         }
         Err(HandshakeError::Stranger(start)) => {
@@ -101,8 +101,16 @@ fn attempt(
         }
         Err(other) => return Err(Failure::Retry(format!("{place}: {other}"))),
     }
-    tracing::debug!("rendezvous: rank {} reached rank 0 at {place}", setup.rank);
+    tracing::debug!("rendezvous: rank {} reached {}", setup.rank, root_at(setup, &place));
     take_part(setup, mine, &socket, &place, period).map_err(Failure::Final)
+}
+
+/// The root in words.
+fn root_at(setup: &Setup, place: &str) -> String {
+    match setup.how {
+        Rendezvous::Unique(_) => format!("the maker of the unique id at {place}"),
+        _ => format!("rank 0 at {place}"),
+    }
 }
 
 /// What follows the handshake.
@@ -113,7 +121,7 @@ fn take_part(
     place: &str,
     period: Period,
 ) -> Result<Exchanged, RendezvousError> {
-    let peer = || format!("rank 0 at {place}");
+    let peer = || root_at(setup, place);
     let lost = |error| match error {
         HandshakeError::Deadline => RendezvousError::NoAnswer {
             place: place.to_owned(),

@@ -1,9 +1,9 @@
 //! Rendezvous: an all-gather of opaque bytes between ranks that don't know each other yet.
 //!
 //! Every rank brings some bytes; each leaves with everyone's, in rank order, and with a random number that names the
-//! job from then on. Rank 0 is the *root*: it listens somewhere, the other ranks find it there ([`Rendezvous`] says
-//! where), and it answers all of them at once when the last has arrived. If that can't come about, it answers all of
-//! them with the reason. Threads of one process meet in a [`Hub`] instead, without a root.
+//! job from then on. Rank 0 is the *root* (with a [`UniqueId`], a rank of the process that opened it): it listens somewhere,
+//! the other ranks find it there ([`Rendezvous`] says where), and it answers all of them at once when the last has arrived.
+//! If that can't come about, it answers all of them with the reason. Threads of one process meet in a [`Hub`] instead, without a root.
 //!
 //! ```text
 //!   member 1 --- handshake, bytes 1 --->                     <--- bytes 2, handshake --- member 2
@@ -36,6 +36,7 @@ mod search;
 mod setup;
 pub(crate) mod socket;
 mod sys;
+mod unique;
 
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ pub use hub::Hub;
 pub use launcher::Launcher;
 pub use pmi::{PmiDoor, PmiPlace};
 pub use setup::{ProfilePlace, Setup};
+pub use unique::UniqueId;
 
 pub use crate::tcp::interface::Family;
 
@@ -79,6 +81,9 @@ pub fn exchange(setup: &Setup, mine: &[u8], deadline: Instant) -> Result<Exchang
         return hub.exchange(setup, mine, period);
     }
     if setup.size == 1 {
+        if let Rendezvous::Unique(id) = &setup.how {
+            drop(id.take_listener());
+        }
         return Ok(Exchanged { job: sys::random(), entries: vec![mine.to_vec()] });
     }
     let name = credentials::name_of_job(&setup.job_name);
@@ -91,6 +96,10 @@ pub fn exchange(setup: &Setup, mine: &[u8], deadline: Instant) -> Result<Exchang
         Rendezvous::Tcp(place) => member::join(setup, mine, &mut search::AtPlace::new(place, name), period),
         Rendezvous::Local(local) => meet_locally(setup, mine, local, name, period),
         Rendezvous::File(path) => meet_through_board(setup, mine, &mut board::File::new(path), period),
+        Rendezvous::Unique(id) => match id.take_listener() {
+            Some(listener) => root::serve(setup, mine, listener, id.name, period),
+            None => member::join(setup, mine, &mut &**id, period),
+        },
         Rendezvous::Pmi(place) => {
             let session = pmi::session(place, setup.rank, period)?;
             if place.one_host {

@@ -61,10 +61,11 @@ pub(super) fn serve(
     name: [u8; 16],
     period: Period,
 ) -> Result<Exchanged, RendezvousError> {
-    let me = RankIdentity { rank: 0, host: sys::host(), pid: std::process::id(), address: listener.place.clone() };
+    let me =
+        RankIdentity { rank: setup.rank, host: sys::host(), pid: std::process::id(), address: listener.place.clone() };
     let mut arrived = vec![None; setup.size];
-    arrived[0] = Some((me.clone(), mine.to_vec()));
-    tracing::debug!("rendezvous: rank 0 of {} listens at {}", setup.size, listener.place);
+    arrived[setup.rank] = Some((me.clone(), mine.to_vec()));
+    tracing::debug!("rendezvous: rank {} of {} listens at {}", setup.rank, setup.size, listener.place);
     let mut root = Root {
         setup,
         period,
@@ -74,12 +75,12 @@ pub(super) fn serve(
         guests: Vec::new(),
         arrived,
         due: period.verdict_due(),
-        limit: (0, period.total()),
+        limit: (setup.rank, period.total()),
         outcome: None,
         strangers: 0,
     };
     if let Some(problem) = machine::files_missing(setup.size - 1) {
-        let doing = format!("rank 0 preparing for connections of {} ranks", setup.size - 1);
+        let doing = format!("rank {} preparing for connections of {} ranks", setup.rank, setup.size - 1);
         root.conclude(Err(RendezvousError::System { doing, problem }));
     }
     root.run()
@@ -129,7 +130,7 @@ impl Root<'_> {
             polled.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
         }
         socket::poll_until(&mut polled, until).map_err(|error| RendezvousError::System {
-            doing: "rank 0 waiting for connections".to_owned(),
+            doing: format!("rank {} waiting for connections", self.setup.rank),
             problem: error.to_string(),
         })?;
         let mut ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
@@ -149,7 +150,8 @@ impl Root<'_> {
                 Err(error) => {
                     let error = std::io::Error::from(error);
                     let problem = format!("{error}{}", machine::files_hint(&error));
-                    let doing = format!("rank 0 accepting a connection, with {} ranks there", self.count());
+                    let doing =
+                        format!("rank {} accepting a connection, with {} ranks there", self.setup.rank, self.count());
                     self.conclude(Err(RendezvousError::System { doing, problem }));
                     self.listener = None;
                 }

@@ -9,7 +9,7 @@ use crate::link::LinkKind;
 use crate::rdma::RdmaOptions;
 use crate::tcp::interface::{Family, Filter, FilterError};
 
-use super::{Hub, Rendezvous, RendezvousError, Token, launcher};
+use super::{Hub, Rendezvous, RendezvousError, Token, UniqueId, launcher};
 
 /// What a rank must know before it can meet the others: who it is, where they meet, and what it may use.
 #[derive(Clone, Debug)]
@@ -142,6 +142,28 @@ impl Setup {
     pub fn in_hub(hub: &Hub, rank: usize) -> Setup {
         let size = hub.size();
         Setup { local_rank: Some(rank), local_size: Some(size), ..Setup::new(rank, size, Rendezvous::Hub(hub.clone())) }
+    }
+
+    /// Rank `rank` of `size` that meets the others with the id that one of them has made. The token is the id's.
+    #[must_use]
+    pub fn with_id(rank: usize, size: usize, id: &UniqueId) -> Setup {
+        let token = Some(id.token());
+        Setup { token, ..Setup::new(rank, size, Rendezvous::Unique(Box::new(id.clone()))) }
+    }
+
+    /// The same with what the environment says of everything but who the rank is, where the ranks meet, and, where there is
+    /// one already, the token.
+    ///
+    /// # Errors
+    /// A value can't be used.
+    pub fn with_options_of(self, environment: &Environment) -> Result<Setup, RendezvousError> {
+        environment.warn_of_unknown();
+        let token = self.token.clone();
+        let mut setup = self;
+        setup.read_options(environment)?;
+        setup.token = token.or(setup.token);
+        setup.validate()?;
+        Ok(setup)
     }
 
     /// What the environment says: paceline's variables first, then those of torchrun, Open MPI, MPICH and Intel MPI, and

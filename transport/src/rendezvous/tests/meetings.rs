@@ -151,3 +151,35 @@ fn ranks_of_one_process_find_what_they_share() {
     assert_eq!(*hub.share("lane 0", 1, || 8_u32), 8, "the name is free again");
     assert_ne!(*Hub::of_job([8; 16], 4).share("lane 0", 1, || 9_u32), 5);
 }
+
+/// The rank that is root is one of the process that made the id, whatever its number.
+#[test]
+fn with_a_unique_id() {
+    for size in [1, 2, 5] {
+        let id = UniqueId::open(&Setup::alone()).unwrap();
+        let theirs = UniqueId::from_bytes(&id.to_bytes()).unwrap();
+        let setups = (0..size).map(|rank| Setup::with_id(rank, size, &theirs)).collect();
+        assert_all_met(meet(setups, Duration::from_secs(10)), size);
+        assert!(id.take_listener().is_none(), "the listener is closed");
+    }
+    let id = UniqueId::open(&Setup::alone()).unwrap();
+    let early = Setup::with_id(2, 3, &id);
+    let root = std::thread::spawn(move || attend(&early, Duration::from_secs(10)));
+    while UniqueId::take_listener(&id).is_some_and(|listener| id.give_back(listener)) {
+        std::thread::yield_now();
+    }
+    let others = meet(vec![Setup::with_id(0, 3, &id), Setup::with_id(1, 3, &id)], Duration::from_secs(10));
+    assert_all_met(others.into_iter().chain([root.join().unwrap()]).collect(), 3);
+}
+
+#[test]
+fn without_the_ids_secret() {
+    let id = UniqueId::open(&Setup::alone()).unwrap();
+    let mut guessed = Setup::with_id(1, 2, &id);
+    guessed.token = Token::new("12345678");
+    let root = Setup::with_id(0, 2, &id);
+    let outcomes = meet(vec![root, guessed], Duration::from_secs(1));
+    assert!(matches!(outcomes[0].0, Err(RendezvousError::Incomplete { .. })), "{outcomes:?}");
+    let Err(error) = &outcomes[1].0 else { panic!("it was let in") };
+    assert!(error.to_string().contains("authentication failed") || error.to_string().contains("no answer"), "{error}");
+}

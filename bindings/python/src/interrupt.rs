@@ -1,0 +1,70 @@
+//! Signals while Python waits in a call: their handlers run, and what they raise ends the wait.
+
+use std::cell::RefCell;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+/// How often who waits for another thread looks for signals.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// What a handler raised while this thread waited inside the library.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Runs the handlers of signals that have come; why the call is to be given up, if one of them raised something. Only in the
+/// main thread do handlers run.
+pub fn asked() -> Option<String> {
+    let raised = Python::try_attach(|py| {
+        let error = py.check_signals().err()?;
+        let name = error.get_type(py).name().map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
+        Some((name, error))
+    })?;
+    let (name, error) = raised?;
+    RAISED.set(Some(error));
+    Some(format!("the call was interrupted ({name})"))
+}
+
+/// How a call ended, or what was raised while this thread waited in it.
+pub fn instead<T>(py: Python<'_>, end: PyResult<T>) -> PyResult<T> {
+    let Some(raised) = RAISED.take() else { return end };
+    raised.set_cause(py, end.err());
+    Err(raised)
+}
+
+/// Runs work in a thread of its own and waits for it, looking for signals. If a handler raises, `give_up` is called and the
+/// work is left to itself.
+pub fn wait_for<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    give_up: impl FnOnce(),
+) -> PyResult<T> {
+    let (done, mut end) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("paceline-join".into()).spawn(move || {
+        // Nobody waits any more if this fails.
+        let _ = done.send(work());
+    });
+    thread.map_err(|error| PyRuntimeError::new_err(format!("starting a thread failed: {error}")))?;
+    loop {
+        let come;
+        (end, come) = py.detach(move || {
+            let come = end.recv_timeout(LOOK_EVERY);
+            (end, come)
+        });
+        match come {
+            Ok(result) => return Ok(result),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if let Err(raised) = py.check_signals() {
+                    give_up();
+                    return Err(raised);
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("the thread that joins the ranks has panicked"));
+            }
+        }
+    }
+}

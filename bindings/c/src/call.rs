@@ -59,9 +59,10 @@ impl Own {
 }
 
 fn bytes_of(elements: usize, size: usize) -> Result<usize, Failure> {
-    elements.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| {
-        Failure::argument(format!("{elements} elements of {size} bytes are more than memory can hold"))
-    })
+    elements
+        .checked_mul(size)
+        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .ok_or_else(|| Failure::argument(format!("{elements} elements of {size} bytes are more than memory can hold")))
 }
 
 /// How many elements blocks reach to, without the displacements one behind the other.
@@ -101,8 +102,8 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn check(&self, comm: &Comm) -> Result<Sound<'a>, Failure> {
         let data_type = u8::try_from(self.data_type).ok().and_then(DataType::from_code);
-        let data_type =
-            data_type.ok_or_else(|| Failure::argument(format!("the type {} is none of pclDataType_t", self.data_type)))?;
+        let data_type = data_type
+            .ok_or_else(|| Failure::argument(format!("the type {} is none of pclDataType_t", self.data_type)))?;
         let op = if self.collective.reduces() { comm.operator(self.op, data_type)? } else { ReduceOp::Sum };
         let has_peer = self.collective.has_root() || self.collective.is_message();
         let root = if has_peer { rank_of(self.root, "root or peer")? } else { 0 };
@@ -134,9 +135,7 @@ impl<'a> Call<'a> {
             Collective::ReduceScatter => (all()?, one, one > 0 && recv.cast_const() == block_in(send)),
             Collective::AllToAll => (all()?, all()?, is_one),
             Collective::Gather => (one, at_root(all()?), one > 0 && me == root && send == block_in(recv)),
-            Collective::Scatter => {
-                (at_root(all()?), one, one > 0 && me == root && recv.cast_const() == block_in(send))
-            }
+            Collective::Scatter => (at_root(all()?), one, one > 0 && me == root && recv.cast_const() == block_in(send)),
             Collective::Barrier => (0, 0, false),
             Collective::Send => (one, 0, false),
             Collective::Recv => (0, one, false),

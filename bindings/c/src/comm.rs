@@ -198,8 +198,9 @@ impl Comm {
     #[cold]
     fn own_operator(&self, op: c_int, data_type: DataType) -> Result<ReduceOp, Failure> {
         let made = lock(&self.operators).get(&(op as u32)).copied();
-        let (of, bits) =
-            made.ok_or_else(|| Failure::argument(format!("the operator {op} is none of pclRedOp_t, and none that was made")))?;
+        let (of, bits) = made.ok_or_else(|| {
+            Failure::argument(format!("the operator {op} is none of pclRedOp_t, and none that was made"))
+        })?;
         if of != data_type {
             return Err(Failure::argument(format!("the operator {op} was made for {of}, and is used for {data_type}")));
         }

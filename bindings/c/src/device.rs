@@ -37,7 +37,8 @@ pub(crate) fn attach(comm: &Comm, device: c_int, scratch_bytes: u64) -> Result<(
             None => Some(Device::open(0).map_err(refused)?),
         },
         number => {
-            let number = usize::try_from(number).map_err(|_| Failure::argument(format!("there is no device {number}")))?;
+            let number =
+                usize::try_from(number).map_err(|_| Failure::argument(format!("there is no device {number}")))?;
             Some(Device::open(number).map_err(refused)?)
         }
     };
@@ -63,7 +64,9 @@ pub(crate) unsafe fn enqueue(
     beside: bool,
 ) -> Result<DeviceWork, Failure> {
     let attached = comm.device.get().ok_or_else(|| {
-        Failure::usage("a stream is given, but the communicator has no device: see pclConfig_t.device and pclCommAttach")
+        Failure::usage(
+            "a stream is given, but the communicator has no device: see pclConfig_t.device and pclCommAttach",
+        )
     })?;
     let device = attached.device().ok_or_else(|| Failure::usage("a stream is given, but this rank has no device"))?;
     // SAFETY: as the caller promises. What is made of it ends with the call, which is in the stream by then.
@@ -71,15 +74,12 @@ pub(crate) unsafe fn enqueue(
     let address = |start: *const u8| start.addr() as u64;
     let buffers = match call.extents {
         Extents::InPlace(start, bytes) => DeviceBuffers::InPlace((address(start), bytes)),
-        Extents::Apart { input, output } => DeviceBuffers::Separate {
-            input: (address(input.0), input.1),
-            output: (address(output.0), output.1),
-        },
+        Extents::Apart { input, output } => {
+            DeviceBuffers::Separate { input: (address(input.0), input.1), output: (address(output.0), output.1) }
+        }
     };
-    let options = paceline_comm::CallOptions {
-        timeout: own.timeout.or(comm.timeout()),
-        algorithm: own.algorithm.clone(),
-    };
+    let options =
+        paceline_comm::CallOptions { timeout: own.timeout.or(comm.timeout()), algorithm: own.algorithm.clone() };
     let patient = attached.with(options);
     let on = if beside { patient.beside(&stream).map_err(failed)? } else { patient.on(&stream) };
     // SAFETY: as the caller promises.

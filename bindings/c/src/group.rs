@@ -120,10 +120,7 @@ pub(crate) fn end_start(name: &'static str) -> Result<*mut c_void, Failure> {
 fn make_all(mut makings: Vec<Making>) -> pclResult {
     let Some(last) = makings.pop() else { return SUCCESS };
     std::thread::scope(|scope| {
-        let others: Vec<_> = makings
-            .into_iter()
-            .map(|making| scope.spawn(move || (making(), last::kept())))
-            .collect();
+        let others: Vec<_> = makings.into_iter().map(|making| scope.spawn(move || (making(), last::kept()))).collect();
         let mut outcome = last();
         for other in others {
             let (code, failure) = other.join().expect("panics are caught inside");
@@ -177,8 +174,7 @@ impl<'n> Calls<'n> {
         }
         Ok(Calls { groups: groups.into_iter().map(|(_, one)| one).collect() })
     }
-
-    }
+}
 
 impl OfOne<'_> {
     fn group(&self) -> Group<'_, '_> {

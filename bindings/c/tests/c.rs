@@ -15,10 +15,11 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder that cargo has put `libpaceline.so` and `libpaceline.a` into.
+/// The folder that cargo has put `libpaceline.so` and `libpaceline.a` into, beside this program: it copies them to where they
+/// are found only when the library itself is asked for.
 fn built() -> PathBuf {
     let program = std::env::current_exe().expect("a program has a path");
-    let folder = program.ancestors().nth(2).expect("it lies in deps").to_owned();
+    let folder = program.parent().expect("it lies in a folder").to_owned();
     assert!(folder.join("libpaceline.so").exists(), "no libpaceline.so in {}", folder.display());
     folder
 }
@@ -44,7 +45,8 @@ fn has_address_sanitizer() -> bool {
         let source = folder.path().join("empty.c");
         std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
         let program = folder.path().join("empty");
-        let built = Command::new("gcc").arg("-fsanitize=address,undefined").arg(&source).arg("-o").arg(&program).output();
+        let built =
+            Command::new("gcc").arg("-fsanitize=address,undefined").arg(&source).arg("-o").arg(&program).output();
         let there = built.is_ok_and(|output| output.status.success()) && succeeds(&program);
         if !there {
             println!("skipped: no AddressSanitizer");
@@ -282,7 +284,8 @@ fn the_library_exports_what_the_header_declares() {
     if !have("nm") {
         return;
     }
-    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(built().join("libpaceline.so")).output().unwrap();
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(built().join("libpaceline.so")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let exported = text.lines().filter_map(|line| line.rsplit(' ').next()).filter(|name| name.starts_with("pcl"));
     assert_eq!(exported.map(str::to_owned).collect::<BTreeSet<_>>(), declared);
@@ -327,7 +330,11 @@ fn installed() {
         for (name, way) in [("shared", "pkg-config --cflags --libs paceline"), ("fixed", STATIC)] {
             let program = folder.path().join(name);
             // As the example's first comment says.
-            let line = format!("gcc -Wall -Werror {}/examples/all_reduce.c $({way}) -o {}", here().display(), program.display());
+            let line = format!(
+                "gcc -Wall -Werror {}/examples/all_reduce.c $({way}) -o {}",
+                here().display(),
+                program.display()
+            );
             let output = Command::new("bash")
                 .args(["-c", &line])
                 .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
@@ -360,4 +367,5 @@ fn installed() {
     }
 }
 
-const STATIC: &str = "pkg-config --cflags paceline; pkg-config --static --libs paceline | sed 's/-lpaceline/-l:libpaceline.a/'";
+const STATIC: &str =
+    "pkg-config --cflags paceline; pkg-config --static --libs paceline | sed 's/-lpaceline/-l:libpaceline.a/'";

@@ -61,7 +61,8 @@ pub(super) fn serve(
     name: [u8; 16],
     period: Period,
 ) -> Result<Exchanged, RendezvousError> {
-    let me = RankIdentity { rank: setup.rank, host: sys::host(), pid: std::process::id(), address: listener.place.clone() };
+    let me =
+        RankIdentity { rank: setup.rank, host: sys::host(), pid: std::process::id(), address: listener.place.clone() };
     let mut arrived = vec![None; setup.size];
     arrived[setup.rank] = Some((me.clone(), mine.to_vec()));
     tracing::debug!("rendezvous: rank {} of {} listens at {}", setup.rank, setup.size, listener.place);
@@ -149,7 +150,8 @@ impl Root<'_> {
                 Err(error) => {
                     let error = std::io::Error::from(error);
                     let problem = format!("{error}{}", machine::files_hint(&error));
-                    let doing = format!("rank {} accepting a connection, with {} ranks there", self.setup.rank, self.count());
+                    let doing =
+                        format!("rank {} accepting a connection, with {} ranks there", self.setup.rank, self.count());
                     self.conclude(Err(RendezvousError::System { doing, problem }));
                     self.listener = None;
                 }

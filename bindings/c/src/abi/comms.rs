@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_int, c_void};
 use paceline_comm::{Collective, ErrorKind};
 
 use super::{give, give_text, offer};
+use crate::comm;
 use crate::config::{DEVICE_NONE, text};
 use crate::error::{Failure, SUCCESS, pclResult};
 use crate::guard::{guard, on_comm};
-use crate::comm;
 
 /// See `paceline.h`.
 #[unsafe(no_mangle)]
@@ -165,8 +165,8 @@ pub unsafe extern "C" fn pclCommExplain(
 ) -> pclResult {
     on_comm("pclCommExplain", comm, |known| {
         let named = Collective::ALL.into_iter().find(|known| *known as c_int == collective);
-        let named =
-            named.ok_or_else(|| Failure::argument(format!("the collective {collective} is none of pclCollective_t")))?;
+        let named = named
+            .ok_or_else(|| Failure::argument(format!("the collective {collective} is none of pclCollective_t")))?;
         // SAFETY: as C promises.
         unsafe { give_text(&known.comm.explain(named, bytes)?.to_string(), text, capacity, needed) }
     })

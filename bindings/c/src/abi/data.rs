@@ -50,7 +50,9 @@ unsafe fn read<'a>(call: *const pclCall, comm: &Comm) -> Result<(Call<'a>, Own),
     let size = unsafe { call.cast::<usize>().read_unaligned() };
     // The first version has no shorter form; what later ones add is not looked at.
     if size < size_of::<pclCall>() || 4096 < size {
-        return Err(Failure::argument(format!("the call says that it has {size} bytes; start from PCL_CALL_INITIALIZER")));
+        return Err(Failure::argument(format!(
+            "the call says that it has {size} bytes; start from PCL_CALL_INITIALIZER"
+        )));
     }
     // SAFETY: it is as long as that (the caller); members are numbers and pointers, for which any bits will do.
     let known = unsafe { call.read_unaligned() };
@@ -135,4 +137,3 @@ pub unsafe extern "C" fn pclStart(
         start("pclStart", known, stream, &call, own, work)
     })
 }
-

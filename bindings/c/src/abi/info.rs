@@ -93,4 +93,3 @@ pub unsafe extern "C" fn pclGetLastErrorPeers(
 pub extern "C" fn pclSetLogCallback(callback: Option<pclLogCallback>, user: *mut c_void, level: c_int) -> pclResult {
     guard("pclSetLogCallback", || log::set(callback, user, level))
 }
-

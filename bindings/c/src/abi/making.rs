@@ -226,11 +226,7 @@ pub unsafe extern "C" fn pclCommInitFromUrl(
 ///
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pclCommInitAll(
-    comms: *mut *mut c_void,
-    ndev: c_int,
-    devlist: *const c_int,
-) -> pclResult {
+pub unsafe extern "C" fn pclCommInitAll(comms: *mut *mut c_void, ndev: c_int, devlist: *const c_int) -> pclResult {
     guard("pclCommInitAll", || {
         let (_, size) = rank_of(0, ndev)?;
         if comms.is_null() {
@@ -247,7 +243,8 @@ pub unsafe extern "C" fn pclCommInitAll(
         };
         let devices: Vec<c_int> = (0..size).map(device).collect();
         let has_devices = devices.iter().any(|device| *device != DEVICE_NONE);
-        let handles: Vec<*mut c_void> = made.into_iter().map(|one| comm::admit(one, String::new(), timeout_ms)).collect();
+        let handles: Vec<*mut c_void> =
+            made.into_iter().map(|one| comm::admit(one, String::new(), timeout_ms)).collect();
         if has_devices && let Err(failure) = attach_all(&handles, &devices) {
             for handle in handles {
                 let _ = comm::free(handle, None);

@@ -106,9 +106,7 @@ pub unsafe extern "C" fn pclCommMemAlloc(comm: *mut c_void, ptr: *mut *mut c_voi
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pclCommMemFree(ptr: *mut c_void) -> pclResult {
-    guard("pclCommMemFree", || {
-        take(ptr, |given| matches!(given, Given::Registered(_)), "pclCommMemAlloc").map(drop)
-    })
+    guard("pclCommMemFree", || take(ptr, |given| matches!(given, Given::Registered(_)), "pclCommMemAlloc").map(drop))
 }
 
 /// See `paceline.h`.
@@ -135,7 +133,9 @@ pub unsafe extern "C" fn pclCommMemPeer(
         // SAFETY: only the address is taken; C sees to it that nobody writes while it reads there.
         let start = unsafe { buffer.of(rank, size) }.map(<[u8]>::as_ptr);
         let start = start.ok_or_else(|| {
-            Failure::usage(format!("rank {rank} has no {size} bytes that can be reached: another host, or a shorter buffer"))
+            Failure::usage(format!(
+                "rank {rank} has no {size} bytes that can be reached: another host, or a shorter buffer"
+            ))
         })?;
         // SAFETY: as C promises.
         unsafe { give(theirs, "theirs", start.cast()) }
@@ -205,7 +205,11 @@ pub unsafe extern "C" fn pclRedOpCreatePreMulSum(
             // SAFETY: the same, on the device.
             0 => unsafe { crate::device::read(comm, scalar.addr() as u64, &mut bits[..data_type.size()]) }?,
             #[cfg(not(feature = "cuda"))]
-            0 => return Err(Failure::usage("this library was built without CUDA: pass the scalar as pclScalarHostImmediate")),
+            0 => {
+                return Err(Failure::usage(
+                    "this library was built without CUDA: pass the scalar as pclScalarHostImmediate",
+                ));
+            }
             _ => return Err(Failure::argument(format!("the residence {residence} is none of pclScalarResidence_t"))),
         }
         // SAFETY: as C promises.

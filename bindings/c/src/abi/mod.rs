@@ -64,7 +64,8 @@ unsafe fn give_text(
     let text = crate::last::c_text(text);
     let bytes = text.as_bytes();
     if let Some(most) = capacity.checked_sub(1) {
-        let whole = (0..=most.min(bytes.len())).rev().find(|end| bytes.get(*end).is_none_or(|byte| byte & 0xc0 != 0x80));
+        let whole =
+            (0..=most.min(bytes.len())).rev().find(|end| bytes.get(*end).is_none_or(|byte| byte & 0xc0 != 0x80));
         let end = whole.unwrap_or(0);
         // SAFETY: `end` is below `capacity` (the caller), and within the text.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.cast::<u8>(), end) };

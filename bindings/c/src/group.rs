@@ -29,6 +29,8 @@ pub(crate) type Making = Box<dyn FnOnce() -> pclResult + Send>;
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static CALLS: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+    #[cfg(feature = "cuda")]
+    static MESSAGES: RefCell<Vec<crate::device::Message>> = const { RefCell::new(Vec::new()) };
     static MAKINGS: RefCell<Vec<Making>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -52,6 +54,29 @@ pub(crate) fn note(handle: *mut c_void, call: Call<'_>) {
     let Call { collective, send, recv, count, recv_count, data_type, op, root, source, counts: _ } = call;
     let call = Call { collective, send, recv, count, recv_count, data_type, op, root, source, counts: None };
     CALLS.with_borrow_mut(|calls| calls.push(Noted { handle: handle.addr(), call, counts }));
+}
+
+/// Notes a message over memory of a device.
+#[cfg(feature = "cuda")]
+pub(crate) fn note_message(handle: *mut c_void, stream: *mut c_void, call: Call<'_>) {
+    let call = Call { counts: None, ..call };
+    MESSAGES.with_borrow_mut(|messages| messages.push((handle.addr(), stream.addr(), call)));
+}
+
+/// Puts the messages over memory of devices into their streams, in an order in which none waits for ever.
+#[cfg(feature = "cuda")]
+fn put_messages(name: &'static str) -> Result<pclResult, Failure> {
+    let mut left = MESSAGES.take();
+    while let Some((handle, ..)) = left.first().copied() {
+        let (mine, others) = left.into_iter().partition(|(of, ..)| *of == handle);
+        left = others;
+        let comm = comm::find(std::ptr::without_provenance_mut(handle))?;
+        // SAFETY: C lends the buffers until their streams have done the group's calls.
+        if let Err(failure) = unsafe { crate::device::put_messages(&comm, &mine) } {
+            return Ok(guard::tell(name, failure, Some(&comm)));
+        }
+    }
+    Ok(SUCCESS)
 }
 
 /// Notes the making of a communicator.
@@ -78,6 +103,8 @@ fn close() -> Result<Option<(Vec<Noted>, Vec<Making>)>, Failure> {
 pub(crate) fn end(name: &'static str) -> Result<pclResult, Failure> {
     let Some((calls, makings)) = close()? else { return Ok(SUCCESS) };
     let made = make_all(makings);
+    #[cfg(feature = "cuda")]
+    let made = if made == SUCCESS { put_messages(name)? } else { made };
     if made != SUCCESS || calls.is_empty() {
         return Ok(made);
     }
@@ -105,6 +132,10 @@ pub(crate) fn end_start(name: &'static str) -> Result<*mut c_void, Failure> {
     }
     if MAKINGS.with_borrow(|makings| !makings.is_empty()) {
         return Err(Failure::usage("the group makes communicators: pclGroupEnd ends it"));
+    }
+    #[cfg(feature = "cuda")]
+    if MESSAGES.with_borrow(|messages| !messages.is_empty()) {
+        return Err(Failure::usage("the group has messages with a stream: pclGroupEnd ends it"));
     }
     let Some((calls, _)) = close()? else { return Err(Failure::usage("there is no group")) };
     let parts = Calls::of(&calls)?.start()?;

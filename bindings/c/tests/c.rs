@@ -369,3 +369,24 @@ fn installed() {
 
 const STATIC: &str =
     "pkg-config --cflags paceline; pkg-config --static --libs paceline | sed 's/-lpaceline/-l:libpaceline.a/'";
+
+/// With a driver, be it the one in software: `cargo run -p paceline-cuda-sim --example simulated -- cargo test -p paceline-c
+/// --features cuda --target-dir target/c-cuda devices`.
+#[cfg(feature = "cuda")]
+#[test]
+fn devices() {
+    if !have("gcc") {
+        return;
+    }
+    let workshop = Workshop::new();
+    let program = workshop.compile("gcc", "device.c", &["-std=gnu11", "-ldl"]);
+    let mut paths = vec![workshop.folder.path().to_owned()];
+    paths.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
+    let mut command = workshop.command(&program);
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(paths).unwrap());
+    let outputs = wait_for(vec![command.spawn().unwrap()]);
+    if outputs[0].status.code() == Some(77) {
+        return println!("skipped: no CUDA driver");
+    }
+    check_all("device", &outputs);
+}

@@ -84,13 +84,19 @@ pub(crate) fn note_making(making: Making) {
     MAKINGS.with_borrow_mut(|makings| makings.push(making));
 }
 
+/// What was noted in a group.
+struct Contents {
+    calls: Vec<Noted>,
+    makings: Vec<Making>,
+}
+
 /// Closes a group. The outermost one gives what was noted.
-fn close() -> Result<Option<(Vec<Noted>, Vec<Making>)>, Failure> {
+fn close() -> Result<Option<Contents>, Failure> {
     match DEPTH.get() {
         0 => Err(Failure::usage("there is no group: pclGroupStart comes first")),
         1 => {
             DEPTH.set(0);
-            Ok(Some((CALLS.take(), MAKINGS.take())))
+            Ok(Some(Contents { calls: CALLS.take(), makings: MAKINGS.take() }))
         }
         depth => {
             DEPTH.set(depth - 1);
@@ -101,7 +107,7 @@ fn close() -> Result<Option<(Vec<Noted>, Vec<Making>)>, Failure> {
 
 /// `pclGroupEnd`.
 pub(crate) fn end(name: &'static str) -> Result<pclResult, Failure> {
-    let Some((calls, makings)) = close()? else { return Ok(SUCCESS) };
+    let Some(Contents { calls, makings }) = close()? else { return Ok(SUCCESS) };
     let made = make_all(makings);
     #[cfg(feature = "cuda")]
     let made = if made == SUCCESS { put_messages(name)? } else { made };
@@ -137,7 +143,7 @@ pub(crate) fn end_start(name: &'static str) -> Result<*mut c_void, Failure> {
     if MESSAGES.with_borrow(|messages| !messages.is_empty()) {
         return Err(Failure::usage("the group has messages with a stream: pclGroupEnd ends it"));
     }
-    let Some((calls, _)) = close()? else { return Err(Failure::usage("there is no group")) };
+    let Some(Contents { calls, .. }) = close()? else { return Err(Failure::usage("there is no group")) };
     let parts = Calls::of(&calls)?.start()?;
     let mut whole: Vec<(Part, Weak<Comm>)> = Vec::with_capacity(parts.len());
     for (work, comm) in parts {

@@ -19,7 +19,7 @@ struct Source {
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for folder in ["transport", "comm", "parallel", "tools", "benches", "tests"] {
+    for folder in ["transport", "comm", "parallel", "bindings", "tools", "benches", "tests"] {
         collect(&root().join(folder), &mut found);
     }
     assert!(found.len() > 200, "only {} sources were found", found.len());
@@ -121,7 +121,7 @@ fn is_test(path: &str) -> bool {
 }
 
 fn is_library(path: &str) -> bool {
-    ["comm/src/", "transport/src/", "parallel/src/"].iter().any(|crate_| path.starts_with(crate_))
+    ["comm/src/", "transport/src/", "parallel/src/", "bindings/c/src/"].iter().any(|crate_| path.starts_with(crate_))
 }
 
 /// Checks that none of `words` is in the code of the files that `applies` picks.
@@ -254,6 +254,20 @@ fn unsafe_code_is_in_few_files() {
         &["unsafe"],
         &[
             "benches/src/device/rig.rs",
+            "bindings/c/benches/overhead.rs",
+            "bindings/c/src/abi/calls.rs",
+            "bindings/c/src/abi/comms.rs",
+            "bindings/c/src/abi/data.rs",
+            "bindings/c/src/abi/info.rs",
+            "bindings/c/src/abi/making.rs",
+            "bindings/c/src/abi/memory.rs",
+            "bindings/c/src/abi/mod.rs",
+            "bindings/c/src/abi/works.rs",
+            "bindings/c/src/call.rs",
+            "bindings/c/src/config.rs",
+            "bindings/c/src/device.rs",
+            "bindings/c/src/group.rs",
+            "bindings/c/src/log.rs",
             "comm/src/communicator/buffer.rs",
             "comm/src/communicator/group.rs",
             "comm/src/communicator/prepare.rs",

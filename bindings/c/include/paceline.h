@@ -472,7 +472,8 @@ pclResult_t pclWorkFree(pclWork_t work);
 /* Calls that the thread makes from here to the matching pclGroupEnd, of whichever communicators, are noted and then made
  * together: none waits for another to be made first, so several ranks' calls may come from one thread, and messages can't block
  * each other. Groups may be nested: the outermost counts. Calls in groups check little when they are made: pclGroupEnd says
- * what is wrong. Calls with a stream go into their stream at once, in the order made. */
+ * what is wrong. Calls with a stream go into their stream at once, in the order made; but its messages
+ * (pclSend, pclRecv) at the end, in an order in which none waits for ever. */
 pclResult_t pclGroupStart(void);
 /* Makes the calls and blocks until all have ended; the first error, if any. If one can't be meant, none of its communicator's
  * calls has begun. Without pclGroupStart: pclInvalidUsage. */

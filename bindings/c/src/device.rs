@@ -3,12 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
+use paceline_comm::Collective;
 use paceline_comm::cuda::{AttachOptions, Device, DeviceBuffers, DeviceWork, Stream};
 
-use crate::call::{Extents, Own, Sound};
+use crate::call::{Call, Extents, Own, Sound};
 use crate::comm::Comm;
 use crate::config::DEVICE_NONE;
 use crate::error::{Failure, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR};
+use crate::rounds::{Half, rounds};
 use crate::work::{Part, Work};
 
 /// `PCL_DEVICE_CURRENT`.
@@ -84,6 +86,48 @@ pub(crate) unsafe fn enqueue(
     let on = if beside { patient.beside(&stream).map_err(failed)? } else { patient.on(&stream) };
     // SAFETY: as the caller promises.
     unsafe { on.run(call.over(buffers)) }.map_err(failed)
+}
+
+/// A message of a group: the communicator's handle, the stream, and the call.
+pub(crate) type Message = (usize, usize, Call<'static>);
+
+/// Puts a group's messages of one communicator into their streams: see `rounds.rs`.
+///
+/// # Safety
+///
+/// As [`enqueue`], for each.
+pub(crate) unsafe fn put_messages(comm: &Comm, messages: &[Message]) -> Result<(), Failure> {
+    let leaves = |call: &Call<'_>| call.collective == Collective::Send;
+    // One that is no rank is told when the call is made.
+    let peer = |call: &Call<'_>| usize::try_from(call.root).unwrap_or(0);
+    let halves: Vec<Half> =
+        messages.iter().map(|(_, _, call)| Half { leaves: leaves(call), peer: peer(call) }).collect();
+    let put = |stream: usize, call: &Call<'_>| {
+        let stream = std::ptr::without_provenance_mut(stream);
+        // SAFETY: passed on from the caller.
+        unsafe { enqueue(comm, stream, &call.check(comm)?, &Own::default(), false) }.map(drop)
+    };
+    for (leaving, arriving) in rounds(&halves, comm.comm.rank(), comm.comm.size()) {
+        let (leaving, arriving) = (leaving.map(|place| &messages[place]), arriving.map(|place| &messages[place]));
+        match (leaving, arriving) {
+            (Some((_, stream, send)), Some((_, other, recv)))
+                if stream == other && send.data_type == recv.data_type =>
+            {
+                let both = Call {
+                    collective: Collective::SendRecv,
+                    recv: recv.recv,
+                    recv_count: recv.count,
+                    source: recv.root,
+                    ..*send
+                };
+                put(*stream, &both)?;
+            }
+            (leaving, arriving) => {
+                leaving.into_iter().chain(arriving).try_for_each(|(_, stream, call)| put(*stream, call))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// How a call ended, if it has within `timeout`.

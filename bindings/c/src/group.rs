@@ -29,6 +29,8 @@ pub(crate) type Making = Box<dyn FnOnce() -> pclResult + Send>;
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static CALLS: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+    #[cfg(feature = "cuda")]
+    static MESSAGES: RefCell<Vec<crate::device::Message>> = const { RefCell::new(Vec::new()) };
     static MAKINGS: RefCell<Vec<Making>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -54,18 +56,47 @@ pub(crate) fn note(handle: *mut c_void, call: Call<'_>) {
     CALLS.with_borrow_mut(|calls| calls.push(Noted { handle: handle.addr(), call, counts }));
 }
 
+/// Notes a message over memory of a device.
+#[cfg(feature = "cuda")]
+pub(crate) fn note_message(handle: *mut c_void, stream: *mut c_void, call: Call<'_>) {
+    let call = Call { counts: None, ..call };
+    MESSAGES.with_borrow_mut(|messages| messages.push((handle.addr(), stream.addr(), call)));
+}
+
+/// Puts the messages over memory of devices into their streams, in an order in which none waits for ever.
+#[cfg(feature = "cuda")]
+fn put_messages(name: &'static str) -> Result<pclResult, Failure> {
+    let mut left = MESSAGES.take();
+    while let Some((handle, ..)) = left.first().copied() {
+        let (mine, others) = left.into_iter().partition(|(of, ..)| *of == handle);
+        left = others;
+        let comm = comm::find(std::ptr::without_provenance_mut(handle))?;
+        // SAFETY: C lends the buffers until their streams have done the group's calls.
+        if let Err(failure) = unsafe { crate::device::put_messages(&comm, &mine) } {
+            return Ok(guard::tell(name, failure, Some(&comm)));
+        }
+    }
+    Ok(SUCCESS)
+}
+
 /// Notes the making of a communicator.
 pub(crate) fn note_making(making: Making) {
     MAKINGS.with_borrow_mut(|makings| makings.push(making));
 }
 
+/// What was noted in a group.
+struct Contents {
+    calls: Vec<Noted>,
+    makings: Vec<Making>,
+}
+
 /// Closes a group. The outermost one gives what was noted.
-fn close() -> Result<Option<(Vec<Noted>, Vec<Making>)>, Failure> {
+fn close() -> Result<Option<Contents>, Failure> {
     match DEPTH.get() {
         0 => Err(Failure::usage("there is no group: pclGroupStart comes first")),
         1 => {
             DEPTH.set(0);
-            Ok(Some((CALLS.take(), MAKINGS.take())))
+            Ok(Some(Contents { calls: CALLS.take(), makings: MAKINGS.take() }))
         }
         depth => {
             DEPTH.set(depth - 1);
@@ -76,8 +107,10 @@ fn close() -> Result<Option<(Vec<Noted>, Vec<Making>)>, Failure> {
 
 /// `pclGroupEnd`.
 pub(crate) fn end(name: &'static str) -> Result<pclResult, Failure> {
-    let Some((calls, makings)) = close()? else { return Ok(SUCCESS) };
+    let Some(Contents { calls, makings }) = close()? else { return Ok(SUCCESS) };
     let made = make_all(makings);
+    #[cfg(feature = "cuda")]
+    let made = if made == SUCCESS { put_messages(name)? } else { made };
     if made != SUCCESS || calls.is_empty() {
         return Ok(made);
     }
@@ -106,7 +139,11 @@ pub(crate) fn end_start(name: &'static str) -> Result<*mut c_void, Failure> {
     if MAKINGS.with_borrow(|makings| !makings.is_empty()) {
         return Err(Failure::usage("the group makes communicators: pclGroupEnd ends it"));
     }
-    let Some((calls, _)) = close()? else { return Err(Failure::usage("there is no group")) };
+    #[cfg(feature = "cuda")]
+    if MESSAGES.with_borrow(|messages| !messages.is_empty()) {
+        return Err(Failure::usage("the group has messages with a stream: pclGroupEnd ends it"));
+    }
+    let Some(Contents { calls, .. }) = close()? else { return Err(Failure::usage("there is no group")) };
     let parts = Calls::of(&calls)?.start()?;
     let mut whole: Vec<(Part, Weak<Comm>)> = Vec::with_capacity(parts.len());
     for (work, comm) in parts {

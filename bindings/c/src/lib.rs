@@ -17,6 +17,8 @@ mod guard;
 mod handles;
 mod last;
 mod log;
+#[cfg(any(test, feature = "cuda"))]
+mod rounds;
 mod work;
 
 pub use abi::*;

@@ -133,7 +133,7 @@ static void moves(size_t count) {
 
 /* Rank r has r + 1 elements for every other; blocks lie apart by one element, the last first. */
 static void uneven(void) {
-  size_t counts[N_MAX], displs[N_MAX], same[N_MAX], total = 0;
+  size_t counts[N_MAX] = {0}, displs[N_MAX] = {0}, same[N_MAX] = {0}, total = 0;
   for (int r = n - 1; r >= 0; r--) {
     counts[r] = (size_t)r + 1;
     same[r] = (size_t)rank + 1;

@@ -128,7 +128,6 @@ int main(int argc, char **argv) {
   OK(pclCommUserRank(comm, &rank));
   OK(pclCommCount(comm, &n));
   check_rank = rank;
-  OK(pclBarrier(comm, NULL));
   if (strcmp(argv[1], "late") == 0) late();
   else if (strcmp(argv[1], "late_work") == 0) late_work();
   else if (strcmp(argv[1], "killed") == 0) killed();

@@ -26,6 +26,11 @@ pub(super) unsafe fn run(
     own: Own,
 ) -> Result<(), Failure> {
     if !stream.is_null() {
+        #[cfg(feature = "cuda")]
+        if group::is_open() && matches!(call.collective, Collective::Send | Collective::Recv) && own.is_none() {
+            group::note_message(handle, stream, *call);
+            return Ok(());
+        }
         // SAFETY: passed on from the caller.
         return unsafe { on_stream(comm, stream, call, &own, false) }.map(drop);
     }

@@ -27,6 +27,7 @@ fn describe(setup: &Setup) -> String {
         Rendezvous::Local(name) => format!("local {name}"),
         Rendezvous::Pmi(place) => format!("pmi {:?} {} {}", place.door, place.process, place.one_host),
         Rendezvous::Hub(_) => "hub".to_owned(),
+        Rendezvous::Unique(_) => "unique id".to_owned(),
     };
     let (rank, size) = (setup.rank, setup.size);
     format!("{rank}/{size} {}/{} {how}", local(setup.local_rank), local(setup.local_size))

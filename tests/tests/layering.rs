@@ -19,7 +19,7 @@ struct Source {
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for folder in ["transport", "comm", "parallel", "tools", "benches", "tests"] {
+    for folder in ["transport", "comm", "parallel", "tools", "benches", "tests", "bindings"] {
         collect(&root().join(folder), &mut found);
     }
     assert!(found.len() > 200, "only {} sources were found", found.len());
@@ -254,9 +254,14 @@ fn unsafe_code_is_in_few_files() {
         &["unsafe"],
         &[
             "benches/src/device/rig.rs",
+            "bindings/python/src/array.rs",
+            "bindings/python/src/call.rs",
+            "bindings/python/src/communicator.rs",
+            "bindings/python/src/dlpack.rs",
             "comm/src/communicator/buffer.rs",
             "comm/src/communicator/prepare.rs",
             "comm/src/communicator/quick.rs",
+            "comm/src/communicator/started.rs",
             "comm/src/cuda/buffer.rs",
             "comm/src/cuda/calls.rs",
             "comm/src/cuda/direct.rs",
@@ -337,6 +342,7 @@ fn the_clock_is_an_argument() {
         "communicator/buffer.rs",
         "communicator/devices.rs",
         "communicator/split.rs",
+        "communicator/started.rs",
         "communicator/work.rs",
         "cuda/attach.rs",
         "cuda/order.rs",

@@ -128,7 +128,8 @@ pub fn prepare<'a, 'py>(py: Python<'py>, comm: &'a Communicator, ask: Ask<'_, 'p
     let invalid = |cause: String| errors::at(py, comm, &cause);
     let is_root = usize::try_from(root) == Ok(rank);
     let number = |what: &str, number: isize| {
-        usize::try_from(number).map_err(|_| invalid(format!("{what} {number} of {collective}: ranks are numbered from 0")))
+        usize::try_from(number)
+            .map_err(|_| invalid(format!("{what} {number} of {collective}: ranks are numbered from 0")))
     };
     let (root, source) = (number("rank", root)?, number("the source", source)?);
     if let Some((sent, received)) = &counts {
@@ -160,7 +161,9 @@ pub fn prepare<'a, 'py>(py: Python<'py>, comm: &'a Communicator, ask: Ask<'_, 'p
     };
     if let Some(other) = output.as_ref().filter(|output| output.kind != kind) {
         let (input, output) = (kind.name(), other.kind.name());
-        return Err(invalid(format!("the input of {collective} holds {input} and the output {output}; make them the same")));
+        return Err(invalid(format!(
+            "the input of {collective} holds {input} and the output {output}; make them the same"
+        )));
     }
     let op = if collective.reduces() { operator::of(op, kind.data_type)? } else { ReduceOp::Sum };
     if let Some(why) = kind.refuses(op).filter(|_| collective.reduces()) {
@@ -197,7 +200,9 @@ pub fn prepare<'a, 'py>(py: Python<'py>, comm: &'a Communicator, ask: Ask<'_, 'p
 
     let spans = [&input, &output].map(|array| array.as_ref().map_or(Span::NONE, |array| array.span));
     let [from, to] = spans;
-    let before = |counts: &[usize]| counts[..rank].iter().fold(0usize, |sum, count| sum.saturating_add(*count)).saturating_mul(kind.bytes());
+    let before = |counts: &[usize]| {
+        counts[..rank].iter().fold(0usize, |sum, count| sum.saturating_add(*count)).saturating_mul(kind.bytes())
+    };
     let apart = (Place::Apart { input: from, output: to }, &output);
     let (place, written) = match collective {
         Collective::Broadcast if output.is_none() => (Place::Within(from), &input),
@@ -235,17 +240,13 @@ pub fn prepare<'a, 'py>(py: Python<'py>, comm: &'a Communicator, ask: Ask<'_, 'p
         _ => output.as_ref().map(Array::object),
     };
     let result = result.cloned().map(Bound::unbind);
-    let call = Call { collective, data_type: kind.data_type, op, root, source, count: count * kind.parts, place, counts };
+    let call =
+        Call { collective, data_type: kind.data_type, op, root, source, count: count * kind.parts, place, counts };
     Ok(Prepared { call, arrays: [input, output], result })
 }
 
 /// A shape with more or fewer rows.
-fn rows(
-    mut shape: Vec<usize>,
-    times: usize,
-    parts: usize,
-    invalid: &impl Fn(String) -> PyErr,
-) -> PyResult<Vec<usize>> {
+fn rows(mut shape: Vec<usize>, times: usize, parts: usize, invalid: &impl Fn(String) -> PyErr) -> PyResult<Vec<usize>> {
     let Some(rows) = shape.first_mut() else { return Ok(vec![times]) };
     if !rows.is_multiple_of(parts) {
         return Err(invalid(format!("{rows} rows can't be dealt out to {parts} ranks: pass out=")));

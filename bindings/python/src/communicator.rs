@@ -38,7 +38,9 @@ impl Communicator {
     /// The library's, unless it has been closed.
     pub fn open(&self, py: Python<'_>) -> PyResult<Arc<Comm>> {
         let comm = self.comm.lock().expect("no panic while held").clone();
-        comm.ok_or_else(|| errors::invalid(py, &format!("rank {} of {}: the communicator is closed", self.rank, self.size)))
+        comm.ok_or_else(|| {
+            errors::invalid(py, &format!("rank {} of {}: the communicator is closed", self.rank, self.size))
+        })
     }
 
     fn place(&self) -> (usize, usize) {
@@ -47,6 +49,7 @@ impl Communicator {
 
     /// Runs a call and waits for its end.
     pub fn call(&self, py: Python<'_>, ask: Ask<'_, '_>) -> PyResult<Option<Py<PyAny>>> {
+        interrupt::check_may_wait(py)?;
         let comm = self.open(py)?;
         let prepared = prepare(py, &comm, ask)?;
         let call = &prepared.call;
@@ -71,6 +74,7 @@ impl Communicator {
 
     /// Runs collected calls as one and waits for their end.
     pub fn run_all(&self, py: Python<'_>, calls: &[Call]) -> PyResult<()> {
+        interrupt::check_may_wait(py)?;
         let comm = self.open(py)?;
         let run = || {
             let mut group = comm.group();
@@ -85,7 +89,8 @@ impl Communicator {
     }
 
     fn peer_below(&self, rank: usize) -> PyResult<usize> {
-        let outside = || PyIndexError::new_err(format!("rank {rank} is not below the communicator's size, {}", self.size));
+        let outside =
+            || PyIndexError::new_err(format!("rank {rank} is not below the communicator's size, {}", self.size));
         (rank < self.size).then_some(rank).ok_or_else(outside)
     }
 }

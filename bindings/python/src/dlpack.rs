@@ -91,7 +91,8 @@ impl<'a> Tensor<'a> {
         };
         if !REACHABLE.contains(&tensor.device_type) {
             let (device, id) = (tensor.device_type, tensor.device_id);
-            let cause = format!("{what} is in the memory of device {id} of DLPack's kind {device}; pass a copy in the host's");
+            let cause =
+                format!("{what} is in the memory of device {id} of DLPack's kind {device}; pass a copy in the host's");
             return Err(what.invalid(py, &cause));
         }
         let DlTensor { code, bits, lanes, .. } = *tensor;

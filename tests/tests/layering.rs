@@ -236,6 +236,7 @@ fn arrows_between_crates_point_down() {
     }
     for name in ["transport", "comm", "parallel", "tools", "benches"] {
         assert!(!uses(&manifest(name), "tests"), "nothing uses the tests");
+        assert!(!uses(&manifest(name), "python"), "nothing uses the bindings");
     }
     assert!(uses(&manifest("comm"), "transport"), "the check sees what there is");
 }

@@ -15,6 +15,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 thread_local! {
     /// What a handler raised while this thread waited inside the library.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// Whether this is the thread in which handlers run, once that is known.
+    static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
     /// Whether this thread runs handlers in the midst of a call.
     static HANDLES: Cell<bool> = const { Cell::new(false) };
 }
@@ -22,7 +24,12 @@ thread_local! {
 /// Runs the handlers of signals that have come; why the call is to be given up, if one of them raised something. Only in the
 /// main thread do handlers run.
 pub fn asked() -> Option<String> {
+    // The interpreter's lock may be long in coming: only those who need it wait for it.
+    if IS_MAIN.get() == Some(false) {
+        return None;
+    }
     let raised = Python::try_attach(|py| {
+        IS_MAIN.set(is_main(py).ok());
         HANDLES.set(true);
         let handled = py.check_signals();
         HANDLES.set(false);
@@ -33,6 +40,12 @@ pub fn asked() -> Option<String> {
     let (name, error) = raised?;
     RAISED.set(Some(error));
     Some(format!("the call was interrupted ({name})"))
+}
+
+fn is_main(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    threading.call_method0("get_ident")?.eq(main)
 }
 
 /// An error where a handler of a signal waits for ranks while the call that it interrupts is still under way, and has to go on

@@ -28,16 +28,16 @@ pub fn asked() -> Option<String> {
     if IS_MAIN.get() == Some(false) {
         return None;
     }
-    let raised = Python::try_attach(|py| {
-        IS_MAIN.set(is_main(py).ok());
+    let (name, error) = Python::try_attach(|py| {
         HANDLES.set(true);
-        let handled = py.check_signals();
+        // What looks at whose thread this is runs Python's code, in which handlers run, too.
+        let handled = if IS_MAIN.get().is_none() { is_main(py).map(|main| IS_MAIN.set(Some(main))) } else { Ok(()) };
+        let handled = handled.and_then(|()| py.check_signals());
         HANDLES.set(false);
         let error = handled.err()?;
         let name = error.get_type(py).name().map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
         Some((name, error))
-    })?;
-    let (name, error) = raised?;
+    })??;
     RAISED.set(Some(error));
     Some(format!("the call was interrupted ({name})"))
 }

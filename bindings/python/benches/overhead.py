@@ -21,9 +21,9 @@ import paceline
 from paceline import _paceline
 
 try:
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 except ImportError:
-    torch = None  # type: ignore[assignment]
+    torch = None
 
 
 def mean_us(call: Callable[[], Any], calls: int) -> float:

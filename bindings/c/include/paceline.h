@@ -43,7 +43,7 @@
 extern "C" {
 #endif
 
-/* ---- Types ---------------------------------------------------------------------------------------------------------- */
+/* Types */
 
 /* One rank's membership of a group of ranks. */
 typedef struct pclComm *pclComm_t;
@@ -128,7 +128,7 @@ typedef enum {
   pclCollSendRecv = 12
 } pclCollective_t;
 
-/* ---- Results and logs ------------------------------------------------------------------------------------------------- */
+/* Results and logs */
 
 /* The version of the library as PCL_VERSION_CODE: compare it with the header's. */
 pclResult_t pclGetVersion(int *version);
@@ -157,7 +157,7 @@ typedef void (*pclLogCallback_t)(pclLogLevel_t level, const char *target, const 
  * pclInvalidUsage where the process has a log of another kind (programs in Rust). */
 pclResult_t pclSetLogCallback(pclLogCallback_t callback, void *user, pclLogLevel_t level);
 
-/* ---- Communicators ------------------------------------------------------------------------------------------------------ */
+/* Communicators */
 
 #define PCL_UNIQUE_ID_BYTES 128
 /* Where and by what secret the ranks of one communicator meet. Whoever has it may join: pass it on privately. */
@@ -276,7 +276,7 @@ pclResult_t pclCommGetTimeout(pclComm_t comm, uint64_t *timeoutMs);
  * may be made. Every rank calls it. pclInvalidUsage in a library without CUDA. */
 pclResult_t pclCommAttach(pclComm_t comm, int device);
 
-/* ---- Operators ---------------------------------------------------------------------------------------------------------- */
+/* Operators */
 
 /* The sum of each rank's elements times that rank's scalar, as an operator for calls of `comm` over this type. Each rank may
  * have another scalar. `scalar` points to one element: in memory of the host (pclScalarHostImmediate, read at once), or of
@@ -285,7 +285,7 @@ pclResult_t pclRedOpCreatePreMulSum(pclRedOp_t *op, void *scalar, pclDataType_t 
                                     pclComm_t comm);
 pclResult_t pclRedOpDestroy(pclRedOp_t op, pclComm_t comm);
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------------- */
+/* Memory */
 
 /* Zeroed memory of the host, aligned to 4096 bytes. Freed by pclMemFree only. */
 pclResult_t pclMemAlloc(void **ptr, size_t size);
@@ -305,7 +305,7 @@ pclResult_t pclCommMemPeer(void *ptr, int rank, size_t size, const void **theirs
 pclResult_t pclCommRegister(pclComm_t comm, void *buff, size_t size, void **handle);
 pclResult_t pclCommDeregister(pclComm_t comm, void *handle);
 
-/* ---- Collectives -------------------------------------------------------------------------------------------------------- */
+/* Collectives */
 /*
  * `n` is the communicator's size. pclX blocks (or, with a stream, puts the call into it); in a group it is noted, and made
  * at the group's end. pclStartX returns at once with a work in `*work`, which the caller frees (pclWorkFree); with a stream,
@@ -451,7 +451,7 @@ typedef struct {
 pclResult_t pclRun(const pclCall_t *call, pclComm_t comm, pclStream_t stream);
 pclResult_t pclStart(const pclCall_t *call, pclComm_t comm, pclStream_t stream, pclWork_t *work);
 
-/* ---- Works -------------------------------------------------------------------------------------------------------------- */
+/* Works */
 
 #define PCL_WAIT_FOREVER UINT64_MAX
 
@@ -467,7 +467,7 @@ pclResult_t pclWorkJoin(pclWork_t work, pclStream_t stream);
  * communicator before the buffers. */
 pclResult_t pclWorkFree(pclWork_t work);
 
-/* ---- Groups ------------------------------------------------------------------------------------------------------------- */
+/* Groups */
 
 /* Calls that the thread makes from here to the matching pclGroupEnd, of whichever communicators, are noted and then made
  * together: none waits for another to be made first, so several ranks' calls may come from one thread, and messages can't block

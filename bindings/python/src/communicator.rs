@@ -49,6 +49,7 @@ impl Communicator {
 
     /// Runs a call and waits for its end.
     pub fn call(&self, py: Python<'_>, ask: Ask<'_, '_>) -> PyResult<Option<Py<PyAny>>> {
+        interrupt::check_may_wait(py)?;
         let comm = self.open(py)?;
         let prepared = prepare(py, &comm, ask)?;
         let call = &prepared.call;
@@ -73,6 +74,7 @@ impl Communicator {
 
     /// Runs collected calls as one and waits for their end.
     pub fn run_all(&self, py: Python<'_>, calls: &[Call]) -> PyResult<()> {
+        interrupt::check_may_wait(py)?;
         let comm = self.open(py)?;
         let run = || {
             let mut group = comm.group();

@@ -13,6 +13,8 @@ mod errors;
 mod group;
 mod interrupt;
 mod kinds;
+#[cfg(feature = "measure")]
+mod measure;
 mod operator;
 mod options;
 mod work;
@@ -26,5 +28,8 @@ fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<operator::PreMulSum>()?;
-    module.add_class::<work::Work>()
+    module.add_class::<work::Work>()?;
+    #[cfg(feature = "measure")]
+    module.add_function(wrap_pyfunction!(measure::all_reduce_seconds, module)?)?;
+    Ok(())
 }

@@ -7,7 +7,7 @@ use paceline_comm::{Communicator as Comm, Started};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::interrupt::LOOK_EVERY;
+use crate::interrupt::{LOOK_EVERY, check_may_wait};
 use crate::options::Time;
 
 /// A started call. It holds its arrays, and goes on by itself, also when this is dropped.
@@ -37,6 +37,7 @@ impl Work {
     /// also when a signal's handler raises (KeyboardInterrupt).
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Time>) -> PyResult<bool> {
+        check_may_wait(py)?;
         let deadline = timeout.and_then(|Time(time)| Instant::now().checked_add(time));
         loop {
             let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));

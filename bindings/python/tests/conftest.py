@@ -54,6 +54,8 @@ class Job:
     def __init__(self, size: int, script: str, environment: dict[str, str] | None = None, joins: bool = True) -> None:
         meet = f"local://{uuid.uuid4()}"
         head = "import os, signal, sys, time\nimport numpy as np\nimport paceline\n"
+        # Shells let what runs in the background ignore it.
+        head += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         if joins:
             head += "comm = paceline.Communicator.from_env()\n"
         self.ranks: list[subprocess.Popen[str]] = []

@@ -82,8 +82,10 @@ except paceline.RendezvousError as error:
 def test_a_rank_that_died_is_named() -> None:
     script = """
 if comm.rank == 1:
-    print("here", flush=True)
+    for other in (0, 2):
+        comm.recv(np.zeros(1), other)
     os.kill(os.getpid(), signal.SIGKILL)
+comm.send(np.zeros(1), 1)
 try:
     comm.all_reduce(np.ones(10))
 except paceline.PeerLost as error:
@@ -234,7 +236,6 @@ try:
     paceline.Communicator.from_env()
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-    os._exit(0)
 """
     with Job(1, script, {"PACELINE_SIZE": "2"}, joins=False) as job:
         assert job.line(0) == "waits"
@@ -263,6 +264,35 @@ else:
         assert job.line(0) == "handled"
         time.sleep(0.3)
         job.check()
+
+
+def test_a_handler_may_abort_but_not_wait_for_ranks() -> None:
+    script = """
+def handle(*_):
+    for waits in (comm.barrier, comm.start_barrier().wait, lambda: comm.split(0)):
+        try:
+            waits()
+        except paceline.InvalidArgument as error:
+            print("can't wait for ranks" in str(error), flush=True)
+    comm.abort("told to end")
+if comm.rank == 0:
+    signal.signal(signal.SIGTERM, handle)
+    print("waits", flush=True)
+    try:
+        comm.recv(np.zeros(1), 1)
+    except paceline.Aborted as error:
+        print("told to end" in str(error))
+else:
+    try:
+        comm.recv(np.zeros(1), 0)
+    except paceline.Aborted as error:
+        print("told to end" in str(error))
+"""
+    with Job(2, script) as job:
+        assert job.line(0) == "waits"
+        time.sleep(0.3)
+        job.ranks[0].send_signal(signal.SIGTERM)
+        assert job.check() == ["True\n" * 4, "True\n"]
 
 
 def test_other_threads_run_while_one_waits() -> None:

@@ -349,8 +349,8 @@ impl Communicator {
     }
 
     /// Has the blocking calls of this rank, in this communicator and all that come from the same one, ask whether to give up: in
-    /// the caller's thread, whenever it is about to sleep, and ten times a second while it waits. With a reason they end as with
-    /// [`Communicator::abort`]. Only the first `asks` counts.
+    /// the caller's thread, ten times a second while it waits for longer than it is worth looking at once. With a reason they end as
+    /// with [`Communicator::abort`]. Only the first `asks` counts.
     ///
     /// `asks` may take locks, but not wait for calls of this rank. Started calls don't ask: whoever waits for them may stop waiting.
     pub fn ask_while_waiting(&self, asks: impl Fn() -> Option<String> + Send + Sync + 'static) {

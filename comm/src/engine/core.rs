@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) beside: Option<Doing>,
     /// When to answer for the others again.
     pub(crate) next_answer: Time,
+    /// When a caller who waits asks again whether to give up.
+    next_ask: Time,
 }
 
 impl Core {
@@ -63,6 +65,7 @@ impl Core {
             members,
             beside: None,
             next_answer: Time(0),
+            next_ask: Time(0),
         }
     }
 
@@ -287,8 +290,13 @@ impl Core {
         self.news(mine).map(|_| ())
     }
 
-    /// Asks whether the caller who waits gives up.
+    /// Asks whether the caller who waits gives up; not at every sleep, since the answer may take its time.
     fn ask(&mut self, mine: &[Active]) -> Result<()> {
+        let now = self.clock.now();
+        if mine.is_empty() || now < self.next_ask || !self.kin.has_asks() {
+            return Ok(());
+        }
+        self.next_ask = now.after(ASKS_EVERY);
         match mine.first().and_then(|active| self.kin.gives_up().map(|error| error.during(active.call.clone()))) {
             Some(error) => Err(self.fail(error)),
             None => Ok(()),
@@ -299,8 +307,9 @@ impl Core {
         if attention.is_raised() || self.pass(mine)? {
             return Ok(());
         }
-        let longest = if !mine.is_empty() && self.kin.has_asks() { ASKS_EVERY } else { Duration::from_secs(1) };
-        let longest = until.since(self.clock.now()).min(longest);
+        let asks = !mine.is_empty() && self.kin.has_asks();
+        let until = if asks { until.min(self.next_ask) } else { until };
+        let longest = until.since(self.clock.now()).min(Duration::from_secs(1));
         self.endpoint.sleep(longest).map_err(|error| {
             let error = Error::new(ErrorKind::System, format!("waiting for events failed: {error}"));
             self.fail(error)

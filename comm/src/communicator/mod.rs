@@ -31,6 +31,8 @@ pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
 pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
+#[cfg(feature = "cuda")]
+pub(crate) use group::join_own_messages;
 pub use work::Work;
 
 use prepare::Plans;

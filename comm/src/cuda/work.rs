@@ -106,6 +106,10 @@ impl DeviceWork {
 
 impl std::fmt::Debug for DeviceWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceWork {{ captured: {}, error: {:?} }}", self.is_captured, self.teller.error())
+        let way = match self.teller {
+            Teller::Host(_) => "by the host",
+            Teller::Device(..) => "on the device",
+        };
+        write!(f, "DeviceWork {{ {way}, captured: {}, error: {:?} }}", self.is_captured, self.teller.error())
     }
 }

@@ -17,6 +17,7 @@ const TEXT: &str = concat!(
     include_str!("kernels/system.cuh"),
     include_str!("kernels/board.cuh"),
     include_str!("kernels/peers.cuh"),
+    include_str!("kernels/mail.cuh"),
     include_str!("kernels/entry.cu"),
 );
 
@@ -32,6 +33,8 @@ pub enum Kernel {
     TwoShot(DataType, ReduceOp),
     /// Every rank copies the pieces that the others have for it.
     Copy,
+    /// Messages between pairs of ranks. Its argument is [`MailArguments`](super::MailArguments).
+    Mail,
 }
 
 impl Kernel {
@@ -45,6 +48,7 @@ impl Kernel {
             Kernel::Fold(data_type, op) => ("fold", "Fold", data_type, op),
             Kernel::TwoShot(data_type, op) => ("two_shot", "TwoShot", data_type, op),
             Kernel::Copy => ("copy", "Copy", DataType::U8, ReduceOp::Sum),
+            Kernel::Mail => ("mail", "Mail", DataType::U8, ReduceOp::Sum),
         }
     }
 
@@ -53,7 +57,7 @@ impl Kernel {
     pub fn name(self) -> String {
         let (kind, _, data_type, op) = self.parts();
         match self {
-            Kernel::Copy => format!("paceline_{kind}"),
+            Kernel::Copy | Kernel::Mail => format!("paceline_{kind}"),
             _ => format!("paceline_{kind}_{op}_{data_type}"),
         }
     }
@@ -194,7 +198,7 @@ mod tests {
             .flat_map(|(data_type, op)| {
                 [Kernel::Reduce(data_type, op), Kernel::Fold(data_type, op), Kernel::TwoShot(data_type, op)]
             })
-            .chain([Kernel::Copy]);
+            .chain([Kernel::Copy, Kernel::Mail]);
         for kernel in kernels {
             for architecture in architectures {
                 let source = source(kernel, architecture);
@@ -203,7 +207,7 @@ mod tests {
                 names.insert(source.name);
             }
         }
-        assert_eq!((names.len(), keys.len()), (12 * 6 * 3 + 1, (12 * 6 * 3 + 1) * 2 * 2));
+        assert_eq!((names.len(), keys.len()), (12 * 6 * 3 + 2, (12 * 6 * 3 + 2) * 2 * 2));
         assert!(names.iter().all(|name| name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')));
     }
 

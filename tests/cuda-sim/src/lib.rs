@@ -26,7 +26,7 @@ pub fn reductions() -> impl Iterator<Item = Kernel> {
 /// The kernels of collectives between ranks.
 pub fn collectives() -> impl Iterator<Item = Kernel> {
     let folds = pairs().map(|(data_type, op)| Kernel::Fold(data_type, op));
-    folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShot(data_type, op))).chain([Kernel::Copy])
+    folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShot(data_type, op))).chain([Kernel::Copy, Kernel::Mail])
 }
 
 fn pairs() -> impl Iterator<Item = (DataType, ReduceOp)> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use paceline_comm::device::{Board, Call, Data, Failure, Plan, Site, Tuning};
+use paceline_comm::device::{Board, Call, Data, Failure, MailPlan, Plan, Site, Tuning};
 use paceline_comm::{Collective, Counts, DataType, ReduceOp, reduce};
 use paceline_tests::noise::noise;
 use paceline_tests::{Random, mix};
@@ -52,7 +52,7 @@ impl World {
                     (0..words + 2 * GUARD_WORDS + 32).map(|_| AtomicU64::new(GUARD)).collect();
                 let start = GUARD_WORDS + storage[GUARD_WORDS..].as_ptr().align_offset(256);
                 storage[start..start + words].iter().for_each(|word| word.store(0, Ordering::Relaxed));
-                let flags = Board::flag_at(0, 0) as usize / 8..Board::CELLS_AT as usize / 8;
+                let flags = Board::flag_at(0, 0) as usize / 8..Board::FLAGS_END as usize / 8;
                 for flag in &storage[start..][flags] {
                     flag.store(u64::from(step) << 32, Ordering::Relaxed);
                 }
@@ -63,6 +63,23 @@ impl World {
             .collect();
         let addresses = memory.iter().map(|memory| memory.board[memory.start..].as_ptr() as u64).collect();
         World { host, board, memory, addresses, limit: Duration::from_secs(60) }
+    }
+
+    /// As [`World::new`], as if `gone` chunks of messages had gone every way by every block.
+    #[must_use]
+    pub fn at_chunk(host: &'static Host, ranks: usize, board: Board, gone: u32) -> World {
+        let world = World::new(host, ranks, board);
+        let places = Board::LANES_MAX as usize * Board::RANKS_MAX;
+        let (taken, counters) = (places * Board::SLOTS as usize, places * (Board::SLOTS as usize + 1));
+        for memory in &world.memory {
+            let head = &memory.board[memory.start + Board::FLAGS_END as usize / 8..];
+            let word = |at: usize, value: u64| head[at].store(value, Ordering::Relaxed);
+            // What lies in a slot was posted when its number was that of a chunk.
+            (0..taken).for_each(|at| word(at, u64::from(gone - (gone as usize + at + 1) as u32 % 2) << 44));
+            (taken..counters).for_each(|at| word(at, u64::from(gone)));
+            (counters..counters + places).for_each(|at| word(at, u64::from(gone) << 32 | u64::from(gone)));
+        }
+        world
     }
 
     /// How many ranks there are.
@@ -89,6 +106,13 @@ impl World {
     pub fn launch(&self, plan: &Plan) {
         // SAFETY: plans are made for this world's boards and for rooms of the calling thread, which outlive the launch.
         let misaligned = unsafe { self.host.launch(plan.kernel, &plan.arguments, plan.grid) };
+        assert_eq!(misaligned, 0, "{plan:?}: misaligned accesses");
+    }
+
+    /// Launches messages for `rank`.
+    pub fn launch_mail(&self, plan: &MailPlan) {
+        // SAFETY: as above.
+        let misaligned = unsafe { self.host.launch(MailPlan::KERNEL, &plan.arguments, plan.grid) };
         assert_eq!(misaligned, 0, "{plan:?}: misaligned accesses");
     }
 
@@ -131,6 +155,11 @@ impl World {
                 });
             }
         });
+        self.check_guards();
+    }
+
+    /// Nothing has written beside a board.
+    pub fn check_guards(&self) {
         for memory in &self.memory {
             let end = memory.start + self.board.bytes() as usize / 8;
             let guards = memory.board[..memory.start].iter().chain(&memory.board[end..]);
@@ -140,7 +169,7 @@ impl World {
 }
 
 /// Ends what all ranks launch when one of them has found a fault, which they would wait for in vain.
-struct EndOthers<'a>(&'a World);
+pub struct EndOthers<'a>(pub &'a World);
 
 impl Drop for EndOthers<'_> {
     fn drop(&mut self) {
@@ -361,7 +390,7 @@ impl Case {
 }
 
 /// Comes late, now and then.
-fn linger(random: &mut Random) {
+pub fn linger(random: &mut Random) {
     match random.below(8) {
         0 => std::thread::sleep(Duration::from_micros(random.below(200))),
         1 | 2 => (0..random.below(4)).for_each(|_| std::thread::yield_now()),

@@ -35,10 +35,10 @@ fn tuning(random: &mut Random) -> Tuning {
 
 /// A collective with all that is left open drawn.
 fn case(random: &mut Random, ranks: usize, collective: Collective, data_type: DataType, op: ReduceOp) -> Case {
-    let has_uneven = collective.has_blocks();
+    // An uneven all_to_all is messages.
+    let has_uneven = collective.has_blocks() && collective != Collective::AllToAll;
     let uneven = has_uneven && random.below(3) == 0;
-    // In place the blocks of an all_to_all have to stay where they are.
-    let in_place = random.below(3) == 0 && !(uneven && collective == Collective::AllToAll);
+    let in_place = random.below(3) == 0;
     Case {
         collective,
         data_type,

@@ -6,6 +6,7 @@
 mod conformance;
 mod faults;
 mod graphs;
+mod messages;
 mod order;
 mod processes;
 mod world;

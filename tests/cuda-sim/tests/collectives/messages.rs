@@ -54,9 +54,13 @@ fn exchange(rank: &Rank, round: &[Letter], number: u64) {
         let (mut sends, mut receives) = (sent.iter(), received.iter_mut());
         for turn in 0..2 {
             if (turn == 0) == sends_first {
-                sends.by_ref().for_each(|(to, message)| drop(group.send(message, *to).unwrap()));
+                for (to, message) in sends.by_ref() {
+                    group.send(message, *to).unwrap();
+                }
             } else {
-                receives.by_ref().for_each(|(_, from, message)| drop(group.recv(message, *from).unwrap()));
+                for (_, from, message) in receives.by_ref() {
+                    group.recv(message, *from).unwrap();
+                }
             }
         }
         let work = group.run().unwrap();
@@ -64,6 +68,8 @@ fn exchange(rank: &Rank, round: &[Letter], number: u64) {
         assert!(format!("{work:?}").contains(way), "{work:?}");
         work.wait().unwrap_or_else(|error| panic!("{error}: {round:?}"));
     }
+    // Nor frees any.
+    rank.comm.barrier().unwrap();
     for (at, from, message) in received {
         let want = content(of(at), message.len());
         assert!(message.to_vec().unwrap() == want, "round {number}, from {from} to {me}, {} bytes", want.len());
@@ -152,9 +158,9 @@ fn messages_are_replayed_by_graphs() {
             let counts: [[usize; 2]; 2] = [[5, 100], [3, 7]];
             let send = counts[me];
             let recv = [counts[0][me], counts[1][me]];
-            let input = DeviceVec::of(&rank.device, &vec![me as u16 + 1; send.iter().sum()]).unwrap();
-            let mut output = DeviceVec::<u16>::zeroed(&rank.device, recv.iter().sum()).unwrap();
-            let once = |mine: &DeviceVec<u8>, theirs: &mut DeviceVec<u8>, output: &mut DeviceVec<u16>| {
+            let input = DeviceVec::of(&rank.device, &vec![me as u32 + 1; send.iter().sum()]).unwrap();
+            let mut output = DeviceVec::<u32>::zeroed(&rank.device, recv.iter().sum()).unwrap();
+            let once = |mine: &DeviceVec<u8>, theirs: &mut DeviceVec<u8>, output: &mut DeviceVec<u32>| {
                 let on = rank.devices.on(&rank.stream);
                 let mut group = on.group();
                 group.recv(theirs, peer).unwrap().send(mine, peer).unwrap();
@@ -172,7 +178,7 @@ fn messages_are_replayed_by_graphs() {
                 graph.launch(&rank.stream).unwrap();
                 rank.stream.synchronize(Instant::now() + PATIENCE).unwrap();
                 assert!(theirs.to_vec().unwrap() == content(2 * turn + peer as u64, len), "{way:?}, turn {turn}");
-                let want: Vec<u16> = (0..2).flat_map(|from| vec![from as u16 + 1; recv[from]]).collect();
+                let want: Vec<u32> = (0..2).flat_map(|from| vec![from as u32 + 1; recv[from]]).collect();
                 assert_eq!(output.to_vec().unwrap(), want, "{way:?}, turn {turn}");
                 // Other messages come between.
                 once(&mine, &mut theirs, &mut output).wait().unwrap();
@@ -240,7 +246,9 @@ fn what_a_group_can_not_do_is_refused() {
             group.run().unwrap().wait().unwrap();
             if way == Way::Direct {
                 let mut group = on.group();
-                (0..129).for_each(|_| drop(group.send(&vector, 1 - rank.comm.rank()).unwrap()));
+                for _ in 0..129 {
+                    group.send(&vector, 1 - rank.comm.rank()).unwrap();
+                }
                 let error = group.run().unwrap_err();
                 assert!(error.to_string().contains("a group of 129 messages"), "{error}");
             }

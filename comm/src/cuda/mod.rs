@@ -139,7 +139,7 @@ impl DeviceCommunicator {
     /// The first error of a call whose stream has got that far.
     pub fn check(&self) -> Result<()> {
         self.attached.worker.check()?;
-        let failure = self.attached.watch.as_ref().and_then(|watch| watch.direct.failure());
+        let failure = self.attached.watch.as_ref().and_then(|watch| watch.failure());
         failure.map_or(Ok(()), |error| Err(error.repeated()))
     }
 

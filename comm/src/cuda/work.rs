@@ -25,7 +25,7 @@ impl Teller {
     fn error(&self) -> Option<Error> {
         match self {
             Teller::Host(outcome) => outcome.get().and_then(|result| result.clone().err()),
-            Teller::Device(watch, failure) => failure.get().or_else(|| watch.direct.failure()),
+            Teller::Device(watch, failure) => failure.get().or_else(|| watch.failure()),
         }
     }
 }

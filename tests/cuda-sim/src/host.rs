@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use libloading::Library;
 use paceline_comm::device::{Architecture, Grid, Kernel, Source, source};
+use paceline_comm::{DataType, ReduceOp};
 
 use crate::{collectives, reductions};
 
@@ -49,6 +50,19 @@ impl Host {
     /// As [`Host::reductions`].
     pub fn collectives() -> Result<&'static Host, String> {
         static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| Host::build(collectives().collect()));
+        HOST.as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernel of messages, and those of an all_reduce of sums of `u64`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Host::collectives`].
+    pub fn messages() -> Result<&'static Host, String> {
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
+            let of = (DataType::U64, ReduceOp::Sum);
+            Host::build(vec![Kernel::Mail, Kernel::Fold(of.0, of.1), Kernel::TwoShot(of.0, of.1)])
+        });
         HOST.as_ref().map_err(Clone::clone)
     }
 

@@ -10,7 +10,7 @@ use paceline_tests::{Random, is_asked_for, mix, seed};
 
 /// The kernels, or a line that says why not.
 fn host() -> Option<&'static Host> {
-    Host::collectives().map_err(|reason| println!("skipped: {reason}")).ok()
+    Host::messages().map_err(|reason| println!("skipped: {reason}")).ok()
 }
 
 /// Slots so small that even a few hundred bytes are many chunks.
@@ -115,7 +115,7 @@ fn rounds(random: &mut Random, ranks: usize, n: usize) -> Vec<Round> {
 fn messages_arrive_in_groups_of_any_order() {
     let Some(host) = host() else { return };
     let times = if is_asked_for("PACELINE_FULL") { 30 } else { 1 };
-    for (ranks, n) in [(2, 100 * times), (3, 60 * times), (4, 40 * times), (8, 15 * times), (16, 6 * times)] {
+    for (ranks, n) in [(2, 60 * times), (3, 30 * times), (4, 20 * times), (8, 8 * times), (16, 3 * times)] {
         let random = &mut Random::new(seed() ^ ranks as u64);
         let world = World::new(host, ranks, small_board());
         run(&world, &rounds(random, ranks, n), 1);
@@ -127,7 +127,7 @@ fn messages_are_replayed() {
     let Some(host) = host() else { return };
     let random = &mut Random::new(seed());
     let world = World::new(host, 3, small_board());
-    run(&world, &rounds(random, 3, 10), 20);
+    run(&world, &rounds(random, 3, 10), 8);
 }
 
 #[test]

@@ -30,8 +30,9 @@ impl Board {
     pub const FLAGS_END: u64 = 256 + 8 * Board::BLOCKS_MAX as u64 * Board::RANKS_MAX as u64;
 
     /// Where the cells begin.
-    pub const CELLS_AT: u64 =
-        Board::FLAGS_END + (8 * Board::SLOTS + 8 + 4 + 4) * Board::LANES_MAX as u64 * Board::RANKS_MAX as u64;
+    pub const CELLS_AT: u64 = Board::FLAGS_END
+        + (8 * Board::SLOTS + 8 + 4 + 4) * Board::LANES_MAX as u64 * Board::RANKS_MAX as u64
+        + 32 * Board::BLOCKS_MAX as u64;
 
     /// The most blocks that move one message.
     pub const LANES_MAX: u32 = 32;
@@ -135,8 +136,8 @@ mod tests {
     #[test]
     fn halves_and_blocks_have_room_of_their_own() {
         let board = Board::new(1 << 20, 64).expect("room");
-        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 97 * 256 + (1 << 20) + (1 << 19)));
-        assert_eq!((board.slots_at(), board.lanes()), (97 * 256 + (1 << 20), 32));
+        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 105 * 256 + (1 << 20) + (1 << 19)));
+        assert_eq!((board.slots_at(), board.lanes()), (105 * 256 + (1 << 20), 32));
         assert_eq!((board.slot(2), board.slot(3), board.slot(16)), (4096, 2720, 512));
         // What is left over is left.
         let board = Board::new(100_000, 3).expect("room");

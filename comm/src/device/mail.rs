@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn messages_are_sorted_by_their_ways_and_keep_their_order() {
         let (to, from) = (Direction::Sent, Direction::Received);
-        let messages = [message(from, 2, 5), message(to, 2, 1), message(to, 0, 2), message(to, 2, 3), message(from, 0, 4)];
+        let messages =
+            [message(from, 2, 5), message(to, 2, 1), message(to, 0, 2), message(to, 2, 3), message(from, 0, 4)];
         let plan = MailPlan::new(&messages, MessageKind::Single, false, &site(1, 3), &Tuning::default()).unwrap();
         let arguments = plan.arguments;
         assert_eq!(arguments.messages.map(|it| it.bytes)[..6], [2, 4, 1, 3, 5, 0]);

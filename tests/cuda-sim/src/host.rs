@@ -15,7 +15,7 @@ use libloading::Library;
 use paceline_comm::device::{Architecture, Grid, Kernel, Source, source};
 use paceline_comm::{DataType, ReduceOp};
 
-use crate::{collectives, reductions};
+use crate::{LENT, collectives, reductions};
 
 /// A kernel's launch: its argument, the number of blocks and the threads of each. Returns how many addresses were
 /// misaligned.
@@ -49,7 +49,13 @@ impl Host {
     ///
     /// As [`Host::reductions`].
     pub fn collectives() -> Result<&'static Host, String> {
-        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| Host::build(collectives().collect()));
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
+            let is_tried = |kernel: &Kernel| match kernel {
+                Kernel::FoldLent(data_type, _) | Kernel::TwoShotLent(data_type, _) => LENT.contains(data_type),
+                _ => true,
+            };
+            Host::build(collectives().filter(is_tried).collect())
+        });
         HOST.as_ref().map_err(Clone::clone)
     }
 

@@ -1,5 +1,6 @@
 //! Messages over boards: ranks as threads, groups in any order, every length, with everything that may go wrong.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use paceline_comm::device::{Board, Direction, MailPlan, Message, MessageKind, Reason, Tuning, Waiting};
@@ -211,8 +212,12 @@ fn blocks_are_exchanged_in_place() {
                         .filter(|peer| *peer != rank)
                         .flat_map(|peer| {
                             let address = room.address() + (peer * bytes) as u64;
-                            [Direction::Sent, Direction::Received]
-                                .map(|direction| Message { direction, peer, address, bytes: bytes as u64 })
+                            [Direction::Sent, Direction::Received].map(|direction| Message {
+                                direction,
+                                peer,
+                                address,
+                                bytes: bytes as u64,
+                            })
                         })
                         .collect();
                     let plan = MailPlan::new(&messages, MessageKind::Block, true, &world.site(rank), &TUNING);
@@ -225,6 +230,46 @@ fn blocks_are_exchanged_in_place() {
             }
         });
     }
+}
+
+/// A peer that sends and takes nothing: what it sends may not cover what still has to leave. The peer is this test.
+#[test]
+fn a_block_in_place_is_not_covered_before_it_has_left() {
+    let Some(host) = host() else { return };
+    let world = World::new(host, 2, small_board());
+    let mut room = Room::new(0, &[7; 500]);
+    let messages = [Direction::Sent, Direction::Received].map(|direction| Message {
+        direction,
+        peer: 1,
+        address: room.address(),
+        bytes: 500,
+    });
+    let plan = MailPlan::new(&messages, MessageKind::Block, true, &world.site(0), &TUNING).expect("a plan");
+    let post = |chunk: u64| {
+        let flag = chunk << 44 | (MessageKind::Block as u64) << 40 | 500;
+        world.mail_flag(0, 1, Some((chunk as usize - 1) % 2)).store(flag, Ordering::Release);
+    };
+    let taken = |chunks: u64| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while world.mail_flag(1, 0, None).load(Ordering::Acquire) < chunks && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        // Long enough for one chunk more, if it could be.
+        std::thread::sleep(Duration::from_millis(20));
+        world.mail_flag(1, 0, None).load(Ordering::Acquire)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.launch_mail(&plan));
+        post(1);
+        post(2);
+        let first = taken(2);
+        post(3);
+        let without_room = taken(2);
+        world.mail_flag(0, 1, None).store(1, Ordering::Release);
+        let with_room = taken(3);
+        world.abort(0);
+        assert_eq!((first, without_room, with_room), (2, 2, 3));
+    });
 }
 
 #[test]

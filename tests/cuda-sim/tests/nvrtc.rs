@@ -49,7 +49,7 @@ fn sample() -> Vec<Source> {
         let is_drawn = operator == (data_type + 3 * kind) % 6;
         for (place, architecture) in ARCHITECTURES.into_iter().enumerate() {
             let is_place = place == (data_type + 4 * kind) % ARCHITECTURES.len();
-            if is_full || matches!(kernel, Kernel::Copy | Kernel::Mail) || (is_drawn && is_place) {
+            if is_full || matches!(kernel, Kernel::Copy | Kernel::CopyLent | Kernel::Mail) || (is_drawn && is_place) {
                 sample.push(source(kernel, architecture));
             }
         }

@@ -8,6 +8,14 @@ const Bits32 BLOCKS_MAX = 64;
 const Bits32 LANES_MAX = 32;
 const Bits32 SLOTS = 2;
 
+// What a rank lends the others in a launch, as one of its blocks says it: see `LentArguments`.
+struct Offer {
+    Bits64 input;
+    Bits64 output;
+    Bits64 factor;
+    Bits64 reserved;
+};
+
 // The head of a board; the cells and the slots follow. `Board` in comm/src/device/board.rs knows the same places. All zeros is a
 // new one.
 struct Board {
@@ -27,9 +35,11 @@ struct Board {
     // How many chunks have gone to each peer and have come from it in the launches that have ended.
     Bits32 sent[LANES_MAX][RANKS_MAX];
     Bits32 received[LANES_MAX][RANKS_MAX];
+    // What this rank lends in the present launch, written by its own block of that number.
+    Offer offers[BLOCKS_MAX];
 };
 
-static_assert(sizeof(Board) == 97 * 256, "the board is that of the host");
+static_assert(sizeof(Board) == 105 * 256, "the board is that of the host");
 
 // What failed first, in memory of the host; `Failure` in comm/src/device/failure.rs reads it.
 struct Status {
@@ -118,8 +128,8 @@ PACELINE_DEVICE bool fail(Board &board, Status *status, Bits32 reason, Bits32 pe
 struct Lane {
     const PeerArguments &given;
     Board &board;
-    // The last step before this launch.
-    const Bits32 before;
+    // The last step before this launch, or before the first turn.
+    Bits32 before;
     bool sound;
 
     PACELINE_INLINE explicit Lane(const PeerArguments &arguments)
@@ -152,11 +162,14 @@ struct Lane {
         return __syncthreads_and(sound);
     }
 
+    // Begins anew behind a first meeting.
+    PACELINE_INLINE void go_on() { before++; }
+
     // The last block to end notes how far the launch has come. All threads have read `before`: they have met.
-    PACELINE_INLINE void leave() const {
+    PACELINE_INLINE void leave(Bits32 steps) const {
         if (threadIdx.x == 0 && count_one(&board.ended) == gridDim.x - 1) {
             board.ended = 0;
-            board.step = before + given.steps;
+            board.step = before + steps;
         }
     }
 

@@ -42,6 +42,28 @@ impl<'a> OnStream<'a> {
         self.comm.enqueue(self.stream, request)
     }
 
+    /// Several calls, described by data: messages go together, as in a [group](OnStream::group), before all that is no message.
+    ///
+    /// # Safety
+    ///
+    /// As of [`OnStream::run`], for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As for each; those before it are under way.
+    pub unsafe fn run_all(&self, requests: Vec<DeviceRequest<'_>>) -> Result<DeviceWork> {
+        let (messages, others): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| request.collective.is_message());
+        let mut last = match messages.is_empty() && !others.is_empty() {
+            true => None,
+            false => Some(self.give(messages)?),
+        };
+        for request in others {
+            last = Some(self.comm.enqueue(self.stream, request)?);
+        }
+        Ok(last.expect("where nothing is called, a group of nothing is"))
+    }
+
     fn call<T: Element, I: DeviceInput<T> + ?Sized, O: DeviceOutput<T> + ?Sized>(
         &self,
         collective: Collective,

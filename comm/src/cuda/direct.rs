@@ -10,9 +10,10 @@ use paceline_transport::cuda::{Device, DeviceMemory, HostMemory, PeerMemory, Sha
 use super::buffer::DeviceBuffers;
 use super::kernels::Kernels;
 use super::refused;
+use super::register::Windows;
 use crate::device::{
-    Board, Call, Data, Failure, Grid, Kernel, MailPlan, Message, MessageKind, PeerArguments, Plan, Reason, Site, Tuning,
-    Waiting,
+    Board, Call, Data, Failure, Grid, Kernel, Lending, LentPlan, MailPlan, Message, MessageKind, PeerArguments, Plan,
+    Reason, Site, Tuning, Waiting,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{Request, Sound};
@@ -46,6 +47,7 @@ pub(super) struct Direct {
     addresses: Vec<u64>,
     /// Every rank's board but this one's, held.
     peers: Mutex<Vec<PeerMemory>>,
+    pub(super) windows: Mutex<Windows>,
     tuning: Tuning,
     /// Launches by the digest that was expected of each peer.
     launches: Mutex<VecDeque<(Vec<u32>, String)>>,
@@ -58,7 +60,7 @@ impl Direct {
         let addresses = peers.iter().map(address).collect();
         let tuning = Tuning { blocks, ..Tuning::default() };
         let peers = Mutex::new(peers.into_iter().flatten().collect());
-        Direct { rank, own, addresses, peers, tuning, launches: Mutex::default() }
+        Direct { rank, own, addresses, peers, windows: Mutex::default(), tuning, launches: Mutex::default() }
     }
 
     /// Whether a call like this one runs on the devices: the same answer on all ranks that take part in it.
@@ -78,13 +80,22 @@ impl Direct {
         let Request { collective, data_type, op, root, count, counts, .. } = *request;
         let call = Call { collective, data_type, op, root, count, counts };
         let data = Data { input: sound.input.0.addr() as u64, output: sound.output.0.addr() as u64 };
-        let Plan { kernel, grid, arguments } = Plan::new(&call, data, &self.site(limit), &self.tuning)?;
-        self.remember(&arguments, || match collective.reduces() {
+        let name = || match collective.reduces() {
             true => format!("{collective} of {count} {data_type} ({op})"),
             false => format!("{collective} of {count} {data_type}"),
-        });
-        // SAFETY: the arguments are the kernel's, plain numbers without padding; the caller's buffers are there until the stream
-        // has done the call.
+        };
+        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if !windows.is_empty() && LentPlan::takes(&call, self.addresses.len(), LentPlan::BYTES_MIN) {
+            let lending = Lending { windows: &windows.places };
+            let plan = LentPlan::new(&call, data, &lending, &self.site(limit), &self.tuning)?;
+            self.remember(plan.given(), name);
+            // SAFETY: the arguments are the kernel's, plain numbers without padding; the caller's buffers are there until the
+            // stream has done the call, and what other ranks have lent until all have deregistered it.
+            return unsafe { self.start(stream, plan.kernel, plan.grid, &plan.arguments) };
+        }
+        let Plan { kernel, grid, arguments } = Plan::new(&call, data, &self.site(limit), &self.tuning)?;
+        self.remember(&arguments, name);
+        // SAFETY: as above.
         unsafe { self.start(stream, kernel, grid, &arguments) }
     }
 
@@ -96,8 +107,7 @@ impl Direct {
         (kind, in_place): (MessageKind, bool),
         limit: Duration,
     ) -> Result<()> {
-        let MailPlan { grid, arguments } =
-            MailPlan::new(messages, kind, in_place, &self.site(limit), &self.tuning)?;
+        let MailPlan { grid, arguments } = MailPlan::new(messages, kind, in_place, &self.site(limit), &self.tuning)?;
         // SAFETY: as above.
         unsafe { self.start(stream, MailPlan::KERNEL, grid, &arguments) }
     }
@@ -165,15 +175,19 @@ impl Direct {
                 (ErrorKind::Timeout, Some("look at what that rank does, or whether it calls with memory of the host"))
             }
             Reason::Mismatch => (ErrorKind::Mismatch, Some("make the same call on all ranks, in the same order")),
-            Reason::OtherLength(_) => (ErrorKind::Mismatch, Some("receive messages with their length, in the order sent")),
+            Reason::OtherLength(_) => {
+                (ErrorKind::Mismatch, Some("receive messages with their length, in the order sent"))
+            }
         };
         let error = Error::new(kind, format!("on the device, {name}: {failure}")).blaming([failure.peer]);
         Some(hint.map_or(error.clone(), |hint| error.hint(hint)))
     }
 
-    /// Gives up the other ranks' boards; there are no launches any more. This rank's own may be dropped when all have done so.
-    pub(super) fn part(&self) {
+    /// Gives up what is other ranks'; there are no launches any more. This rank's own board, and what it had registered, which
+    /// is returned, may be dropped when all have done so.
+    pub(super) fn part(&self) -> Vec<Arc<DeviceMemory>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner).part()
     }
 
     /// Leaves this rank's board allocated for ever: others may have mapped it.
@@ -190,5 +204,7 @@ impl Drop for Direct {
         if peers.iter().any(|peer| !peer.is_same_process()) {
             self.leave();
         }
+        let windows = self.windows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        windows.mapped().for_each(|own| std::mem::forget(own.clone()));
     }
 }

@@ -1,8 +1,8 @@
 //! Messages between devices that go together.
 
+use super::DeviceWork;
 use super::buffer::{DeviceBuffers, DeviceInput, DeviceOutput, Lent};
 use super::calls::OnStream;
-use super::DeviceWork;
 use crate::collective::Collective;
 use crate::error::Result;
 use crate::reduce::Element;

@@ -14,6 +14,7 @@ mod kernels;
 mod mail;
 mod order;
 mod passing;
+mod register;
 mod segments;
 mod staging;
 mod watch;
@@ -36,6 +37,7 @@ pub use buffer::{DeviceBuffers, DeviceInput, DeviceOutput, DeviceSlice, DeviceSl
 pub use calls::OnStream;
 pub use group::DeviceGroup;
 pub(crate) use order::Pending;
+pub use register::Registered;
 pub use work::DeviceWork;
 
 use order::LastStream;

@@ -77,8 +77,7 @@ impl DeviceCommunicator {
                 outcome: outcome.clone(),
                 is_last: number + 1 == segments.len(),
             });
-            let pieces =
-                Pieces { fill: placed(block, &segment.fill, 0), empty: placed(block, &segment.empty, at) };
+            let pieces = Pieces { fill: placed(block, &segment.fill, 0), empty: placed(block, &segment.empty, at) };
             self.begin(stream, &job, &pieces, is_captured)?;
             if let Some((job, pieces)) = before.replace((job, pieces)) {
                 self.finish(stream, &job, &pieces)?;

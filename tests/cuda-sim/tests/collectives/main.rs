@@ -9,4 +9,5 @@ mod graphs;
 mod messages;
 mod order;
 mod processes;
+mod registered;
 mod world;

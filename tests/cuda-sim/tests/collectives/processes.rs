@@ -3,7 +3,7 @@
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use paceline_comm::cuda::{AttachOptions, Device, DeviceSliceMut, DeviceVec, Priority};
+use paceline_comm::cuda::{AttachOptions, Device, DeviceCommunicator, DeviceSliceMut, DeviceVec, Priority, Stream};
 use paceline_comm::{Communicator, ReduceOp};
 use paceline_cuda_sim::{Machine, jobs, turn};
 use paceline_tests::is_asked_for;
@@ -74,7 +74,8 @@ fn a_rank() {
         assert!((0..n * len).all(|i| all[i] == (i % len % 100) as f32 * (i / len + 1) as f32), "{len}");
     }
     // Messages to all from all, of lengths of their own, with those of a rank to itself.
-    let (send, recv): (Vec<usize>, Vec<usize>) = (0..n).map(|peer| (50 * me + peer * 1000, 50 * peer + me * 1000)).unzip();
+    let (send, recv): (Vec<usize>, Vec<usize>) =
+        (0..n).map(|peer| (50 * me + peer * 1000, 50 * peer + me * 1000)).unzip();
     let sent: Vec<u32> = (0..n).flat_map(|peer| vec![(100 * me + peer) as u32; send[peer]]).collect();
     let want: Vec<u32> = (0..n).flat_map(|peer| vec![(100 * peer + me) as u32; recv[peer]]).collect();
     let input = DeviceVec::of(&device, &sent).unwrap();
@@ -105,8 +106,32 @@ fn a_rank() {
     work.wait().unwrap();
     drop(receives);
     assert_eq!(output.to_vec().unwrap(), want);
+    registered(&devices, &stream);
     devices.detach().unwrap();
     println!("done on {} devices", Device::count().unwrap());
+}
+
+/// Vectors of other processes are read where they lie.
+fn registered(devices: &DeviceCommunicator, stream: &Stream) {
+    let (me, n, len) = (devices.communicator().rank(), devices.communicator().size(), 100_003);
+    let device = devices.device().unwrap();
+    let mine: Vec<i64> = (0..len).map(|at| (at * (me + 1)) as i64).collect();
+    let mut vector = DeviceVec::of(device, &mine).unwrap();
+    let known = devices.register(&vector).unwrap();
+    assert_eq!(known.is_lent(), devices.is_direct());
+    assert_eq!(vector.to_vec().unwrap(), mine);
+    let on = devices.on(stream);
+    for turn in 0..3 {
+        on.all_reduce_in_place(&mut vector, ReduceOp::Sum).unwrap().wait().unwrap();
+        let factor = (n * (n + 1) / 2 * n.pow(turn)) as i64;
+        let total = vector.to_vec().unwrap();
+        assert!((0..len).all(|at| total[at] == at as i64 * factor), "turn {turn}");
+    }
+    // Otherwise detach gives it back.
+    if n == 2 {
+        devices.deregister(known).unwrap();
+        on.all_reduce_in_place(&mut vector, ReduceOp::Max).unwrap().wait().unwrap();
+    }
 }
 
 fn all_agree(machine: &Machine, ranks: usize, direct: bool) {

@@ -50,7 +50,7 @@ fn exchange(rank: &Rank, round: &[Letter], number: u64) {
     {
         let on = rank.devices.on(&rank.stream);
         let mut group = on.group();
-        let sends_first = (number + me as u64) % 2 == 0;
+        let sends_first = (number + me as u64).is_multiple_of(2);
         let (mut sends, mut receives) = (sent.iter(), received.iter_mut());
         for turn in 0..2 {
             if (turn == 0) == sends_first {

@@ -89,7 +89,7 @@ run() {
     trap 'rm -rf "$cache"' EXIT
     : >"$results/summary.txt"
     failures=0
-    local nvrtc tests=("--nocapture" "--test-threads=1")
+    local name nvrtc tests=("--nocapture" "--test-threads=1")
     for nvrtc in "$pack/nvrtc" "$root/target/nvrtc"; do
         if [ -z "${PACELINE_NVRTC:-}" ] && [ -d "$nvrtc" ]; then export PACELINE_NVRTC=$nvrtc; fi
     done
@@ -108,6 +108,14 @@ run() {
     if [ -n "${PACELINE_GPU_SMALL:-}" ]; then size=(--small --rounds 1 -n 2); fi
     step device-local 90 "$pack/release/device" --only local --json local.json "${size[@]}"
     step device-ranks 240 "$pack/release/device" --only ranks --json ranks.json "${size[@]}"
+    # The same sizes three times: copied to boards, read where they lie, and messages.
+    local range=(-b 8 -e 256M -f 8 -n 20)
+    if [ -n "${PACELINE_GPU_SMALL:-}" ]; then range=(-b 8 -e 256K -f 32 -n 2); fi
+    for name in all_reduce all_gather alltoall; do
+        step "perf-$name" 60 "$pack/release/${name}_perf" -g 2 "${range[@]}" --device cuda
+        step "perf-$name-registered" 60 "$pack/release/${name}_perf" -g 2 "${range[@]}" --device cuda -R 2
+    done
+    step perf-sendrecv 60 "$pack/release/sendrecv_perf" -g 2 "${range[@]}" --device cuda
     step device-nccl 90 "$pack/release/device" --only nccl --json nccl.json "${size[@]}"
     if ((failures > 0)); then
         say "$failures failed, after $SECONDS s"

@@ -148,9 +148,19 @@ impl<'c, 'b> Group<'c, 'b> {
     ///
     /// The first error of any call. If a call can't be meant as it stands, none has begun.
     pub fn run(self) -> Result<()> {
+        self.comm.after_devices()?;
+        self.run_now()
+    }
+
+    /// As [`Group::run`], for who knows that no call over memory of devices comes before.
+    pub(crate) fn run_now(self) -> Result<()> {
         let Group { comm, requests } = self;
-        comm.after_devices()?;
-        let mut requests = join_own_messages(requests, comm.rank())?;
+        let mut requests = join_own_messages(requests, comm.rank(), |send, recv| match (send, recv) {
+            (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => {
+                Ok(Buffers::Separate { input, output })
+            }
+            apart => Err(apart),
+        })?;
         if requests.is_empty() {
             return Ok(());
         }
@@ -168,9 +178,13 @@ impl<'c, 'b> Group<'c, 'b> {
     }
 }
 
-/// Joins each message of a rank to itself with the one that receives it.
-fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Result<Vec<Request<'_>>> {
-    let mine = |request: &Request<'_>, collective| request.collective == collective && request.root == me;
+/// Joins each message of a rank to itself with the one that receives it, where `join` can join their buffers.
+pub(crate) fn join_own_messages<'b, B>(
+    requests: Vec<Request<'b, B>>,
+    me: usize,
+    join: impl Fn(B, B) -> std::result::Result<B, (B, B)>,
+) -> Result<Vec<Request<'b, B>>> {
+    let mine = |request: &Request<'_, B>, collective| request.collective == collective && request.root == me;
     let (mut sends, mut rest) = (std::collections::VecDeque::new(), Vec::with_capacity(requests.len()));
     let mut receives = std::collections::VecDeque::new();
     for request in requests {
@@ -189,14 +203,14 @@ fn join_own_messages(requests: Vec<Request<'_>>, me: usize) -> Result<Vec<Reques
             let cause = format!("rank {me} sends itself elements of {data_type} but expects {}", recv.data_type);
             return Err(Error::invalid(cause).hint("make both halves of a message to oneself of one type"));
         }
-        match (send.buffers, recv.buffers) {
-            (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => {
-                let buffers = Buffers::Separate { input, output };
-                rest.push(Request::new(Collective::SendRecv, data_type, send.count, buffers).root(me).source(me));
+        let (count, recv_count) = (send.count, recv.count);
+        match join(send.buffers, recv.buffers) {
+            Ok(buffers) => {
+                rest.push(Request::new(Collective::SendRecv, data_type, count, buffers).root(me).source(me));
             }
-            (send_buffers, recv_buffers) => {
-                rest.push(Request { buffers: send_buffers, ..send });
-                rest.push(Request { buffers: recv_buffers, ..recv });
+            Err((send, recv)) => {
+                rest.push(Request::new(Collective::Send, data_type, count, send).root(me));
+                rest.push(Request::new(Collective::Recv, data_type, recv_count, recv).root(me));
             }
         }
     }

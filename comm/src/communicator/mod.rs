@@ -32,6 +32,8 @@ pub use buffer::Buffer;
 #[cfg(feature = "cuda")]
 pub(crate) use devices::WeakCommunicator;
 pub use group::Group;
+#[cfg(feature = "cuda")]
+pub(crate) use group::join_own_messages;
 pub use started::Started;
 pub use work::Work;
 

@@ -22,7 +22,7 @@ pub struct AttachOptions {
     /// Whether calls run on the devices, where these reach each other's memory; otherwise they pass by the host. If one rank
     /// says no, it is no.
     pub peers: bool,
-    /// Bytes of each rank's device that others write to, for calls that run on the devices.
+    /// Bytes of each rank's device that others read, for calls that run on the devices; half as many more are for messages.
     pub scratch_bytes: u64,
     /// Calls that pass by the host are cut into calls of so many bytes, where every rank has a device: the streams copy one
     /// while the hosts run another.
@@ -161,7 +161,7 @@ impl Communicator {
     }
 
     /// What tells this rank's host from others of the communicator.
-    fn host(&self) -> Vec<u8> {
+    pub(super) fn host(&self) -> Vec<u8> {
         self.peer(self.rank()).house.to_le_bytes().to_vec()
     }
 
@@ -208,7 +208,7 @@ impl Communicator {
     }
 
     /// The first rank's reason, of those that have one.
-    fn first_reason(&self, mine: Option<&String>) -> Result<Option<String>> {
+    pub(super) fn first_reason(&self, mine: Option<&String>) -> Result<Option<String>> {
         let said = self.tell_all(mine.map_or(&[][..], |reason| reason.as_bytes()))?;
         let first = said.into_iter().find(|reason| !reason.is_empty());
         Ok(first.map(|reason| String::from_utf8_lossy(&reason).into_owned()))
@@ -228,7 +228,7 @@ impl Communicator {
     }
 
     /// What every rank says.
-    fn tell_all(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn tell_all(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut lengths = vec![0u64; self.size()];
         self.all_gather(&[mine.len() as u64], &mut lengths)?;
         let counts: Vec<usize> = lengths.iter().map(|length| *length as usize).collect();
@@ -263,8 +263,11 @@ impl DeviceCommunicator {
         attached.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner).wait(deadline)?;
         attached.worker.check()?;
         let Some(watch) = &attached.watch else { return Ok(()) };
-        watch.direct.part();
-        comm.barrier().inspect_err(|_| watch.direct.leave())
+        let lent = watch.direct.part();
+        comm.barrier().inspect_err(|_| {
+            watch.direct.leave();
+            std::mem::forget(lent);
+        })
     }
 }
 

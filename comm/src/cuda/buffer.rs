@@ -61,7 +61,8 @@ impl Lent<'_> {
 ///
 /// Who gives it to several streams orders them by events.
 pub struct DeviceVec<T> {
-    memory: Option<DeviceMemory>,
+    /// Shared with those that have it registered.
+    memory: Option<Arc<DeviceMemory>>,
     len: usize,
     elements: PhantomData<T>,
 }
@@ -75,7 +76,7 @@ impl<T: Element> DeviceVec<T> {
     pub fn zeroed(device: &Device, len: usize) -> Result<DeviceVec<T>> {
         let bytes = len.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::invalid(format!("{len} elements are more than memory can hold")))?;
-        let memory = if bytes == 0 { None } else { Some(device.allocate(bytes).map_err(refused)?) };
+        let memory = if bytes == 0 { None } else { Some(Arc::new(device.allocate(bytes).map_err(refused)?)) };
         if let Some(memory) = &memory {
             memory.zero().map_err(refused)?;
         }
@@ -108,7 +109,7 @@ impl<T: Element> DeviceVec<T> {
     /// The first element's address on the device; 0 where there is none.
     #[must_use]
     pub fn address(&self) -> u64 {
-        self.memory.as_ref().map_or(0, DeviceMemory::address)
+        self.memory.as_ref().map_or(0, |memory| memory.address())
     }
 
     /// Overwrites the first elements with these, and waits until that is done.
@@ -177,6 +178,10 @@ impl<T: Element> DeviceVec<T> {
     pub fn slice_mut(&mut self, range: std::ops::Range<usize>) -> DeviceSliceMut<'_, T> {
         let address = self.part(&range);
         DeviceSliceMut { address, len: range.len(), owner: PhantomData }
+    }
+
+    pub(super) fn memory(&self) -> Option<&Arc<DeviceMemory>> {
+        self.memory.as_ref()
     }
 
     fn part(&self, range: &std::ops::Range<usize>) -> u64 {

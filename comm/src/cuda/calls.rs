@@ -1,7 +1,7 @@
 //! The collectives as typed calls over memory of devices. Lengths are those of the calls of [`Communicator`](crate::Communicator).
 
 use super::buffer::{DeviceBuffers, DeviceInput, DeviceOutput, Lent};
-use super::{DeviceCommunicator, DeviceWork, Stream};
+use super::{DeviceCommunicator, DeviceGroup, DeviceWork, Stream};
 use crate::collective::Collective;
 use crate::error::Result;
 use crate::reduce::{Element, ReduceOp};
@@ -40,6 +40,28 @@ impl<'a> OnStream<'a> {
     /// As for each collective.
     pub unsafe fn run(&self, request: DeviceRequest<'_>) -> Result<DeviceWork> {
         self.comm.enqueue(self.stream, request)
+    }
+
+    /// Several calls, described by data: messages go together, as in a [group](OnStream::group), before all that is no message.
+    ///
+    /// # Safety
+    ///
+    /// As of [`OnStream::run`], for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As for each; those before it are under way.
+    pub unsafe fn run_all(&self, requests: Vec<DeviceRequest<'_>>) -> Result<DeviceWork> {
+        let (messages, others): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| request.collective.is_message());
+        let mut last = match messages.is_empty() && !others.is_empty() {
+            true => None,
+            false => Some(self.give(messages)?),
+        };
+        for request in others {
+            last = Some(self.comm.enqueue(self.stream, request)?);
+        }
+        Ok(last.expect("where nothing is called, a group of nothing is"))
     }
 
     fn call<T: Element, I: DeviceInput<T> + ?Sized, O: DeviceOutput<T> + ?Sized>(
@@ -224,6 +246,9 @@ impl<'a> OnStream<'a> {
     }
 
     /// A message to rank `to`.
+    ///
+    /// A short one may be on its way before it is received; a long one holds up the stream until it is. Ranks that send each
+    /// other messages first and receive then need a [group](OnStream::group) or [`OnStream::send_recv`].
     pub fn send<T: Element>(&self, message: &(impl DeviceInput<T> + ?Sized), to: usize) -> Result<DeviceWork> {
         let message = message.lend(self.stream)?;
         let buffers = DeviceBuffers::Separate { input: (message.address, message.bytes), output: (0, 0) };
@@ -248,5 +273,19 @@ impl<'a> OnStream<'a> {
         from: usize,
     ) -> Result<DeviceWork> {
         self.call(Collective::SendRecv, (input, output), |_, _| Ok(0), |r| r.root(to).source(from), None)
+    }
+
+    /// Messages that go together: whatever the order in which their ranks add them, none holds up another, but one between the
+    /// same two ranks that was added before it.
+    pub fn group(&self) -> DeviceGroup<'a> {
+        DeviceGroup::new(*self)
+    }
+
+    pub(super) fn give(&self, requests: Vec<DeviceRequest<'_>>) -> Result<DeviceWork> {
+        self.comm.enqueue_group(self.stream, requests)
+    }
+
+    pub(super) fn stream(&self) -> &'a Stream {
+        self.stream
     }
 }

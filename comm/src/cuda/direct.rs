@@ -10,8 +10,11 @@ use paceline_transport::cuda::{Device, DeviceMemory, HostMemory, PeerMemory, Sha
 use super::buffer::DeviceBuffers;
 use super::kernels::Kernels;
 use super::refused;
-use crate::collective::Collective;
-use crate::device::{Board, Call, Data, Failure, PeerArguments, Plan, Reason, Site, Tuning};
+use super::register::Windows;
+use crate::device::{
+    Board, Call, Data, Failure, Grid, Kernel, Lending, LentPlan, MailPlan, Message, MessageKind, PeerArguments, Plan,
+    Reason, Site, Tuning, Waiting,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{Request, Sound};
 
@@ -44,6 +47,7 @@ pub(super) struct Direct {
     addresses: Vec<u64>,
     /// Every rank's board but this one's, held.
     peers: Mutex<Vec<PeerMemory>>,
+    pub(super) windows: Mutex<Windows>,
     tuning: Tuning,
     /// Launches by the digest that was expected of each peer.
     launches: Mutex<VecDeque<(Vec<u32>, String)>>,
@@ -56,14 +60,13 @@ impl Direct {
         let addresses = peers.iter().map(address).collect();
         let tuning = Tuning { blocks, ..Tuning::default() };
         let peers = Mutex::new(peers.into_iter().flatten().collect());
-        Direct { rank, own, addresses, peers, tuning, launches: Mutex::default() }
+        Direct { rank, own, addresses, peers, windows: Mutex::default(), tuning, launches: Mutex::default() }
     }
 
-    /// Whether a call like this one runs on the devices: the same answer on all ranks.
+    /// Whether a call like this one runs on the devices: the same answer on all ranks that take part in it.
     pub(super) fn takes(&self, request: &Request<'_, DeviceBuffers>, wish: Option<&str>) -> bool {
-        // Of an uneven all_to_all no rank knows the longest block; whoever names an algorithm gets it, on the host.
-        let is_known = request.collective != Collective::AllToAll || request.counts.is_none();
-        !request.collective.is_message() && is_known && wish.is_none()
+        // Whoever names an algorithm gets it, on the host; there are none of messages.
+        request.collective.is_message() || wish.is_none()
     }
 
     /// Puts the launch of a call into a stream.
@@ -77,24 +80,58 @@ impl Direct {
         let Request { collective, data_type, op, root, count, counts, .. } = *request;
         let call = Call { collective, data_type, op, root, count, counts };
         let data = Data { input: sound.input.0.addr() as u64, output: sound.output.0.addr() as u64 };
-        let site = Site {
+        let name = || match collective.reduces() {
+            true => format!("{collective} of {count} {data_type} ({op})"),
+            false => format!("{collective} of {count} {data_type}"),
+        };
+        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if !windows.is_empty() && LentPlan::takes(&call, self.addresses.len(), LentPlan::BYTES_MIN) {
+            let lending = Lending { windows: &windows.places };
+            let plan = LentPlan::new(&call, data, &lending, &self.site(limit), &self.tuning)?;
+            self.remember(plan.given(), name);
+            // SAFETY: the arguments are the kernel's, plain numbers without padding; the caller's buffers are there until the
+            // stream has done the call, and what other ranks have lent until all have deregistered it.
+            return unsafe { self.start(stream, plan.kernel, plan.grid, &plan.arguments) };
+        }
+        let Plan { kernel, grid, arguments } = Plan::new(&call, data, &self.site(limit), &self.tuning)?;
+        self.remember(&arguments, name);
+        // SAFETY: as above.
+        unsafe { self.start(stream, kernel, grid, &arguments) }
+    }
+
+    /// Puts the launch of messages into a stream.
+    pub(super) fn launch_mail(
+        &self,
+        stream: &Stream,
+        messages: &[Message],
+        (kind, in_place): (MessageKind, bool),
+        limit: Duration,
+    ) -> Result<()> {
+        let MailPlan { grid, arguments } = MailPlan::new(messages, kind, in_place, &self.site(limit), &self.tuning)?;
+        // SAFETY: as above.
+        unsafe { self.start(stream, MailPlan::KERNEL, grid, &arguments) }
+    }
+
+    fn site(&self, limit: Duration) -> Site<'_> {
+        Site {
             rank: self.rank,
             board: self.own.board,
             boards: &self.addresses,
             status: self.own.control.device_address(),
             abort: self.own.control.device_address() + 4 * STATUS_WORDS as u64,
             limit,
-        };
-        let Plan { kernel, grid, arguments } = Plan::new(&call, data, &site, &self.tuning)?;
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `A` is the kernel's argument, of plain numbers without padding between them, and what it names of the caller's lives until
+    /// the stream has done the launch.
+    unsafe fn start<A>(&self, stream: &Stream, kernel: Kernel, grid: Grid, arguments: &A) -> Result<()> {
         let function = self.own.kernels.get(kernel)?;
-        self.remember(&arguments, || match collective.reduces() {
-            true => format!("{collective} of {count} {data_type} ({op})"),
-            false => format!("{collective} of {count} {data_type}"),
-        });
         let shape = Shape { blocks: grid.blocks, threads: grid.threads, shared_bytes: 0 };
-        // SAFETY: plain numbers without padding between them.
-        let argument =
-            unsafe { std::slice::from_raw_parts((&raw const arguments).cast::<u8>(), size_of::<PeerArguments>()) };
+        // SAFETY: plain numbers, as the caller says.
+        let argument = unsafe { std::slice::from_raw_parts((&raw const *arguments).cast::<u8>(), size_of::<A>()) };
         // SAFETY: the argument is the kernel's; boards, status and abort word live as long as this, and the caller's buffers
         // until the stream has done the call.
         unsafe { stream.launch(&function, shape, argument) }.map_err(refused)
@@ -128,21 +165,29 @@ impl Direct {
         let failure = Failure::read(std::array::from_fn(|index| word(2 * index) | word(2 * index + 1) << 32))?;
         let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
         let named = launches.iter().rev().find(|(digests, _)| digests.get(failure.peer) == Some(&failure.digests.0));
-        let name = named.map_or("a launch of a graph", |(_, name)| name.as_str());
+        let name = match failure.waiting {
+            Waiting::Collective => named.map_or("a launch of a graph", |(_, name)| name.as_str()),
+            Waiting::Sending | Waiting::Receiving(_) => "messages",
+        };
         let (kind, hint) = match failure.reason {
             Reason::Aborted => (ErrorKind::Aborted, None),
             Reason::TimedOut => {
                 (ErrorKind::Timeout, Some("look at what that rank does, or whether it calls with memory of the host"))
             }
             Reason::Mismatch => (ErrorKind::Mismatch, Some("make the same call on all ranks, in the same order")),
+            Reason::OtherLength(_) => {
+                (ErrorKind::Mismatch, Some("receive messages with their length, in the order sent"))
+            }
         };
         let error = Error::new(kind, format!("on the device, {name}: {failure}")).blaming([failure.peer]);
         Some(hint.map_or(error.clone(), |hint| error.hint(hint)))
     }
 
-    /// Gives up the other ranks' boards; there are no launches any more. This rank's own may be dropped when all have done so.
-    pub(super) fn part(&self) {
+    /// Gives up what is other ranks'; there are no launches any more. This rank's own board, and what it had registered, which
+    /// is returned, may be dropped when all have done so.
+    pub(super) fn part(&self) -> Vec<Arc<DeviceMemory>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner).part()
     }
 
     /// Leaves this rank's board allocated for ever: others may have mapped it.
@@ -159,5 +204,7 @@ impl Drop for Direct {
         if peers.iter().any(|peer| !peer.is_same_process()) {
             self.leave();
         }
+        let windows = self.windows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        windows.mapped().for_each(|own| std::mem::forget(own.clone()));
     }
 }

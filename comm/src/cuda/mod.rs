@@ -7,9 +7,14 @@ mod attach;
 mod buffer;
 mod calls;
 mod direct;
+mod enqueue;
+mod group;
 mod job;
 mod kernels;
+mod mail;
 mod order;
+mod passing;
+mod register;
 mod segments;
 mod staging;
 mod watch;
@@ -30,7 +35,9 @@ use crate::request::CallOptions;
 pub use attach::AttachOptions;
 pub use buffer::{DeviceBuffers, DeviceInput, DeviceOutput, DeviceSlice, DeviceSliceMut, DeviceVec, Lent};
 pub use calls::OnStream;
+pub use group::DeviceGroup;
 pub(crate) use order::Pending;
+pub use register::Registered;
 pub use work::DeviceWork;
 
 use order::LastStream;
@@ -134,7 +141,7 @@ impl DeviceCommunicator {
     /// The first error of a call whose stream has got that far.
     pub fn check(&self) -> Result<()> {
         self.attached.worker.check()?;
-        let failure = self.attached.watch.as_ref().and_then(|watch| watch.direct.failure());
+        let failure = self.attached.watch.as_ref().and_then(|watch| watch.failure());
         failure.map_or(Ok(()), |error| Err(error.repeated()))
     }
 

@@ -122,22 +122,31 @@ pub(super) fn cut(
 
 /// A message as several, each way by itself: who sends and who receives cut the same message alike.
 fn messages(request: &Request<'_, DeviceBuffers>, sound: &Sound, segment_bytes: usize) -> Option<Vec<Segment>> {
+    let segments = of_message(request, sound, Some(segment_bytes));
+    (segments.len() > 1).then_some(segments)
+}
+
+/// A message as one or several, of `segment_bytes` bytes each way at most.
+pub(super) fn of_message(
+    request: &Request<'_, DeviceBuffers>,
+    sound: &Sound,
+    segment_bytes: Option<usize>,
+) -> Vec<Segment> {
     let size = request.data_type.size();
-    let step = (segment_bytes / size).max(1);
     let (sends, receives) = (sound.message.0 as usize, sound.message.1 as usize);
+    let longest = sends.max(receives).max(1);
+    let step = segment_bytes.map_or(longest, |bytes| (bytes / size).max(1));
     let part = |all: usize, first: usize| all.saturating_sub(first).min(step);
-    if sends.max(receives) <= step {
-        return None;
-    }
     let segment = |first: usize| {
         let (out, back) = (part(sends, first) * size, part(receives, first) * size);
         let one = |start: usize, bytes: usize| match bytes {
             0 => Vec::new(),
             bytes => vec![Move { device: (start + first * size) as u64, host: 0, bytes }],
         };
+        // A message of nothing is a message, once.
         let (collective, root) = match (out, back) {
-            (0, _) if request.collective == Collective::SendRecv => (Collective::Recv, request.source),
-            (_, 0) if request.collective == Collective::SendRecv => (Collective::Send, request.root),
+            (0, _) if first > 0 && request.collective == Collective::SendRecv => (Collective::Recv, request.source),
+            (_, 0) if first > 0 && request.collective == Collective::SendRecv => (Collective::Send, request.root),
             _ => (request.collective, request.root),
         };
         Segment {
@@ -151,7 +160,7 @@ fn messages(request: &Request<'_, DeviceBuffers>, sound: &Sound, segment_bytes: 
             output: back,
         }
     };
-    Some((0..sends.max(receives)).step_by(step).map(segment).collect())
+    (0..longest).step_by(step).map(segment).collect()
 }
 
 #[cfg(test)]
@@ -223,6 +232,15 @@ mod tests {
                 (Collective::Recv, 2, 0, 4)
             ]
         );
+    }
+
+    #[test]
+    fn a_message_of_nothing_is_a_message_beside_a_long_one() {
+        let buffers = DeviceBuffers::Separate { input: (0, 0), output: (OUT, 100) };
+        let request = Request::new(Collective::SendRecv, DataType::F32, 0, buffers).root(1).source(2);
+        let segments = segments(&request, 0, 64).unwrap();
+        let calls: Vec<_> = segments.iter().map(|it| (it.collective, it.root, it.input, it.output)).collect();
+        assert_eq!(calls, [(Collective::SendRecv, 1, 0, 64), (Collective::Recv, 2, 0, 36)]);
     }
 
     #[test]

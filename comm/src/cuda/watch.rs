@@ -44,12 +44,21 @@ impl Watch {
         !self.watched.swap(true, Ordering::AcqRel)
     }
 
+    /// What the first launch that failed says. The other ranks are told: this one may leave before the thread looks.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let error = self.direct.failure()?;
+        Some(match self.comm.upgrade() {
+            Some(comm) => comm.failed(error),
+            None => error,
+        })
+    }
+
     /// Looks once: whether to look again, or what has gone wrong. Then launches that wait are to be aborted, when that is known.
     pub(super) fn look(&self) -> Result<bool, Error> {
         let Some(comm) = self.comm.upgrade() else { return Ok(false) };
         let left = comm.look()?;
-        if let Some(error) = self.direct.failure() {
-            return Err(comm.failed(error));
+        if let Some(error) = self.failure() {
+            return Err(error);
         }
         if self.always.load(Ordering::Relaxed) && left.is_empty() {
             return Ok(true);

@@ -25,7 +25,7 @@ impl Teller {
     fn error(&self) -> Option<Error> {
         match self {
             Teller::Host(outcome) => outcome.get().and_then(|result| result.clone().err()),
-            Teller::Device(watch, failure) => failure.get().or_else(|| watch.direct.failure()),
+            Teller::Device(watch, failure) => failure.get().or_else(|| watch.failure()),
         }
     }
 }
@@ -106,6 +106,10 @@ impl DeviceWork {
 
 impl std::fmt::Debug for DeviceWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceWork {{ captured: {}, error: {:?} }}", self.is_captured, self.teller.error())
+        let way = match self.teller {
+            Teller::Host(_) => "by the host",
+            Teller::Device(..) => "on the device",
+        };
+        write!(f, "DeviceWork {{ {way}, captured: {}, error: {:?} }}", self.is_captured, self.teller.error())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// How a rank's board is laid out: a head with its flags, and two halves of cells. The same on all ranks.
+/// How a rank's board is laid out: a head with its flags, two halves of cells, and slots for messages. The same on all ranks.
 ///
 /// A board is memory of its owner's device, mapped by all peers, at an address that is a multiple of 256. It is all zeros
 /// before the first launch, and a launch that failed leaves it unusable: `kernels/README.md` says what it holds.
@@ -26,8 +26,19 @@ impl Board {
     /// Where the last step of the launches that have ended lies: a `u32` that the kernels count on.
     pub const STEP_AT: u64 = 0;
 
-    /// Where the cells begin; the flags, eight bytes each, lie between byte 256 and here.
-    pub const CELLS_AT: u64 = 256 + 8 * Board::BLOCKS_MAX as u64 * Board::RANKS_MAX as u64;
+    /// Where the flags of collectives end that begin at byte 256, eight bytes each; those of messages follow.
+    pub const FLAGS_END: u64 = 256 + 8 * Board::BLOCKS_MAX as u64 * Board::RANKS_MAX as u64;
+
+    /// Where the cells begin.
+    pub const CELLS_AT: u64 = Board::FLAGS_END
+        + (8 * Board::SLOTS + 8 + 4 + 4) * Board::LANES_MAX as u64 * Board::RANKS_MAX as u64
+        + 32 * Board::BLOCKS_MAX as u64;
+
+    /// The most blocks that move one message.
+    pub const LANES_MAX: u32 = 32;
+
+    /// How many chunks of messages to one rank a block may have lying in its slots.
+    pub const SLOTS: u64 = 2;
 
     /// What a block needs at least: a cell of 16 bytes for each rank, and one for what it folds itself.
     const ROOM_MIN: u64 = (Board::RANKS_MAX as u64 + 1) * 16;
@@ -35,7 +46,7 @@ impl Board {
     /// What the cells of one block are aligned to.
     const ROOM_STEP: u64 = 128;
 
-    /// A board with `scratch` bytes of cells, for launches of up to `blocks` blocks.
+    /// A board with `scratch` bytes of cells, and half as many of slots, for launches of up to `blocks` blocks.
     ///
     /// # Errors
     ///
@@ -61,7 +72,30 @@ impl Board {
     /// The bytes of a whole board.
     #[must_use]
     pub fn bytes(&self) -> u64 {
+        self.slots_at() + self.slots_bytes()
+    }
+
+    /// Where the slots begin, behind the cells.
+    #[must_use]
+    pub fn slots_at(&self) -> u64 {
         Board::CELLS_AT + 2 * self.half()
+    }
+
+    /// The most blocks that move one message over these boards.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.blocks.min(Board::LANES_MAX)
+    }
+
+    /// The bytes of one slot, where there are so many ranks: each block that moves a message has [`Board::SLOTS`] for each rank.
+    #[must_use]
+    pub fn slot(&self, ranks: usize) -> u64 {
+        self.slots_bytes() / (ranks as u64 * u64::from(self.lanes()) * Board::SLOTS) / 16 * 16
+    }
+
+    fn slots_bytes(&self) -> u64 {
+        let least = Board::RANKS_MAX as u64 * u64::from(self.lanes()) * Board::SLOTS * 16;
+        self.half().max(least).next_multiple_of(256)
     }
 
     /// The most blocks of a launch over these boards.
@@ -102,12 +136,16 @@ mod tests {
     #[test]
     fn halves_and_blocks_have_room_of_their_own() {
         let board = Board::new(1 << 20, 64).expect("room");
-        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 256 + 8192 + (1 << 20)));
+        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 105 * 256 + (1 << 20) + (1 << 19)));
+        assert_eq!((board.slots_at(), board.lanes()), (105 * 256 + (1 << 20), 32));
+        assert_eq!((board.slot(2), board.slot(3), board.slot(16)), (4096, 2720, 512));
         // What is left over is left.
         let board = Board::new(100_000, 3).expect("room");
         assert_eq!((board.room(), board.half()), (16_640, 49_920));
         assert_eq!(Board::flag_at(0, 0), 256);
-        assert_eq!(Board::flag_at(63, 15) + 8, Board::CELLS_AT);
+        assert_eq!(Board::flag_at(63, 15) + 8, Board::FLAGS_END);
+        let small = Board::new(2 * 384, 1).expect("just enough");
+        assert_eq!((small.slot(16), small.slots_bytes()), (16, 512));
     }
 
     #[test]

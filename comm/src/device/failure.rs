@@ -20,6 +20,19 @@ pub struct Failure {
     pub digests: (u32, u32),
     /// How long it had waited, about.
     pub waited: Duration,
+    /// What it waited with.
+    pub waiting: Waiting,
+}
+
+/// What a launch waits for another rank with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// A collective, in which all ranks meet.
+    Collective,
+    /// A message to that rank, which has to take what was sent before. The step is the number of a chunk.
+    Sending,
+    /// A message from that rank, of so many bytes. The step is the number of a chunk.
+    Receiving(u64),
 }
 
 /// Why a launch ended before its time.
@@ -31,6 +44,8 @@ pub enum Reason {
     TimedOut,
     /// The peer called something else.
     Mismatch,
+    /// The peer's message has another length, in bytes.
+    OtherLength(u64),
 }
 
 impl Failure {
@@ -44,11 +59,18 @@ impl Failure {
     #[must_use]
     pub fn read(words: [u64; Failure::WORDS]) -> Option<Failure> {
         let [verdict, place, expected, seen, waited_ns, ..] = words;
-        let reason = match verdict as u32 {
+        let length = |flag: u64| flag & ((1 << 40) - 1);
+        let reason = match verdict as u32 & 0xf {
             1 => Reason::Aborted,
             2 => Reason::TimedOut,
             3 => Reason::Mismatch,
+            4 => Reason::OtherLength(length(seen)),
             _ => return None,
+        };
+        let waiting = match verdict as u32 >> 4 {
+            0 => Waiting::Collective,
+            1 => Waiting::Sending,
+            _ => Waiting::Receiving(length(expected)),
         };
         Some(Failure {
             reason,
@@ -58,15 +80,29 @@ impl Failure {
             seen_step: (seen >> 32) as u32,
             digests: (expected as u32, seen as u32),
             waited: Duration::from_nanos(waited_ns),
+            waiting,
         })
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { reason, peer, block, step, seen_step, digests: (ours, theirs), waited } = *self;
+        let Failure { reason, peer, block, step, seen_step, digests: (ours, theirs), waited, waiting } = *self;
         let seconds = waited.as_secs_f64();
+        let message = match waiting {
+            Waiting::Sending => format!("for rank {peer} to receive a message"),
+            Waiting::Receiving(bytes) => format!("for a message of {bytes} bytes from rank {peer}"),
+            Waiting::Collective => String::new(),
+        };
         match reason {
+            Reason::Aborted if !message.is_empty() => write!(f, "aborted, while block {block} waited {message}"),
+            Reason::TimedOut if !message.is_empty() => write!(f, "block {block} waited {seconds:.3} s {message}"),
+            Reason::Mismatch if !message.is_empty() => {
+                write!(f, "block {block} waited {message}, which does something else, of an all_to_all or a message")
+            }
+            Reason::OtherLength(sent) => {
+                write!(f, "block {block} waited {message}, which sends one of {sent} bytes")
+            }
             Reason::Aborted => write!(f, "aborted, while block {block} waited for rank {peer} in step {step}"),
             Reason::TimedOut => write!(
                 f,
@@ -97,6 +133,14 @@ mod tests {
         assert!(
             mismatch.to_string().starts_with("rank 3 calls something else (digest 0x000000bb, and 0x000000aa here)")
         );
+        let received = Failure { waiting: Waiting::Receiving(8), ..failure };
+        assert_eq!(received.to_string(), "block 5 waited 1.500 s for a message of 8 bytes from rank 3");
+        let sent = Failure { waiting: Waiting::Sending, reason: Reason::Aborted, ..failure };
+        assert_eq!(sent.to_string(), "aborted, while block 5 waited for rank 3 to receive a message");
+        let words = [3 << 32 | 0x24, 7 << 32, 7 << 44 | 400, 7 << 44 | 396, 0, 0, 0, 0];
+        let length = Failure::read(words).expect("a failure");
+        assert_eq!((length.reason, length.waiting), (Reason::OtherLength(396), Waiting::Receiving(400)));
+        assert!(length.to_string().ends_with("of 400 bytes from rank 3, which sends one of 396 bytes"), "{length}");
         let aborted = Failure { reason: Reason::Aborted, ..failure };
         assert_eq!(aborted.to_string(), "aborted, while block 5 waited for rank 3 in step 7");
     }

@@ -2,8 +2,7 @@
 //! what was compiled is kept.
 //!
 //! Nothing here needs CUDA or calls it, so that it is part of every build and `tests/cuda-sim` can prove the kernels on
-//! machines without a GPU. No collective uses it yet: `docs/cuda.md` says what there is, and `kernels/README.md` how ranks
-//! meet.
+//! machines without a GPU. `docs/cuda.md` says what there is, and `kernels/README.md` how ranks meet.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -12,6 +11,8 @@ mod board;
 mod cache;
 mod choice;
 mod failure;
+mod lent;
+mod mail;
 mod peers;
 mod plan;
 mod source;
@@ -20,7 +21,9 @@ pub use arguments::Arguments;
 pub use board::Board;
 pub use cache::Cache;
 pub use choice::Tuning;
-pub use failure::{Failure, Reason};
+pub use failure::{Failure, Reason, Waiting};
+pub use lent::{Lending, LentArguments, LentPlan};
+pub use mail::{Direction, MailArguments, MailPlan, Message, MessageKind};
 pub use peers::PeerArguments;
 pub use plan::{Call, Data, Grid, Plan, Site};
 pub use source::{Architecture, Kernel, Key, Source, source};

@@ -38,6 +38,11 @@ pub struct PeerArguments {
 const _: () = assert!(size_of::<PeerArguments>() == 864, "the kernels' text asserts the same");
 
 impl PeerArguments {
+    /// Says and expects something else than the same call by another kernel does.
+    pub(super) fn mark(&mut self, mark: u32) {
+        self.says.iter_mut().chain(&mut self.expects).for_each(|digest| *digest ^= mark);
+    }
+
     /// How many steps the launch takes: by so much the step in the board grows.
     #[must_use]
     pub fn steps(&self) -> u32 {

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::reduce::{DataType, ReduceOp};
 use crate::request::Counts;
 
-/// What all ranks call, with the same values everywhere but for a factor, offsets, and an uneven all_to_all's counts.
+/// What all ranks call, with the same values everywhere but for a factor and offsets.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What to do. Messages between two ranks are none of it.
+    /// What to do. Messages between two ranks are none of it: see [`MailPlan`](super::MailPlan).
     pub collective: Collective,
     /// What the elements are.
     pub data_type: DataType,
@@ -27,9 +27,8 @@ pub struct Call<'a> {
     pub root: usize,
     /// Elements of the vector, or of one block.
     pub count: usize,
-    /// Blocks of different lengths, as in a [`Request`](crate::Request). Then `count` is not looked at, but for all_to_all,
-    /// where it is the length of the longest block between any two ranks, or more: no rank knows all, and all ranks have to
-    /// take as many steps.
+    /// Blocks of different lengths, as in a [`Request`](crate::Request). Then `count` is not looked at. Not for an all_to_all, of
+    /// which no rank knows the longest block, though all have to take as many steps: its blocks are messages.
     pub counts: Option<Counts<'a>>,
 }
 
@@ -109,15 +108,26 @@ impl Plan {
 fn check(call: &Call<'_>, site: &Site<'_>, tuning: &Tuning) -> Result<()> {
     let (ranks, collective) = (site.boards.len(), call.collective);
     let refused = |cause: String, hint: &str| Err(Error::invalid(cause).hint(hint));
-    if ranks == 0 || ranks > Board::RANKS_MAX {
-        return refused(format!("{collective} between the boards of {ranks} ranks"), "1 to 16 ranks share boards");
+    check_site(&collective.to_string(), site, tuning)?;
+    if collective.is_message() || (collective == Collective::AllToAll && call.counts.is_some()) {
+        return refused(format!("{collective} of pairs is no collective over boards"), "send it as messages");
     }
-    if collective.is_message() {
-        return refused(format!("{collective} is no collective over boards"), "send it over a link");
-    }
-    if site.rank >= ranks || (collective.has_root() && call.root >= ranks) {
-        let cause = format!("rank {} and root {} of {collective} between {ranks} ranks", site.rank, call.root);
+    if collective.has_root() && call.root >= ranks {
+        let cause = format!("root {} of {collective} between {ranks} ranks", call.root);
         return refused(cause, "ranks are numbered from 0");
+    }
+    Ok(())
+}
+
+/// Whether `what` can be launched there.
+pub(super) fn check_site(what: &str, site: &Site<'_>, tuning: &Tuning) -> Result<()> {
+    let ranks = site.boards.len();
+    let refused = |cause: String, hint: &str| Err(Error::invalid(cause).hint(hint));
+    if ranks == 0 || ranks > Board::RANKS_MAX {
+        return refused(format!("{what} between the boards of {ranks} ranks"), "1 to 16 ranks share boards");
+    }
+    if site.rank >= ranks {
+        return refused(format!("{what} of rank {} of {ranks}", site.rank), "ranks are numbered from 0");
     }
     if let Some(rank) = site.boards.iter().position(|board| *board == 0 || !board.is_multiple_of(256)) {
         let cause = format!("the board of rank {rank} lies at {:#x}", site.boards[rank]);
@@ -128,7 +138,7 @@ fn check(call: &Call<'_>, site: &Site<'_>, tuning: &Tuning) -> Result<()> {
         return refused(cause, "pass addresses of mapped host memory, multiples of 8 and 4");
     }
     if site.limit.is_zero() {
-        return refused(format!("{collective} may wait for no time at all"), "give a limit for waiting");
+        return refused(format!("{what} may wait for no time at all"), "give a limit for waiting");
     }
     if tuning.blocks == 0
         || tuning.threads == 0
@@ -184,14 +194,10 @@ fn tell(call: &Call<'_>, kernel: Kernel, grid: Grid, arguments: &mut PeerArgumen
         arguments.half,
     ];
     let call_digest = words.into_iter().chain(counts.iter().map(|count| *count as u64)).fold(0, mixed);
-    let is_pairwise = call.collective == Collective::AllToAll && call.counts.is_some();
-    for peer in 0..arguments.ranks as usize {
-        let of = |bytes: u64| {
-            let digest = if is_pairwise { mixed(call_digest, bytes) } else { call_digest };
-            (digest ^ digest >> 32) as u32
-        };
-        (arguments.says[peer], arguments.expects[peer]) = (of(arguments.outgoing[peer]), of(arguments.incoming[peer]));
-    }
+    let digest = (call_digest ^ call_digest >> 32) as u32;
+    let ranks = arguments.ranks as usize;
+    arguments.says[..ranks].fill(digest);
+    arguments.expects[..ranks].fill(digest);
 }
 
 fn mixed(digest: u64, word: u64) -> u64 {
@@ -312,34 +318,17 @@ impl Planner<'_> {
 
     /// A block from every rank to every rank.
     fn exchange(&mut self) -> Result<(Kernel, Walk)> {
-        let (ranks, me, size) = (self.site.boards.len(), self.site.rank, self.call.data_type.size());
-        let send = self.pieces(|counts| (counts.send_counts, counts.send_offsets, "send"))?;
-        let recv = self.pieces(|counts| (counts.recv_counts, counts.recv_offsets, "recv"))?;
-        let bound = bytes_of(self.call.count, size)?;
-        if longest(&send).max(longest(&recv)) > bound {
-            let cause = format!(
-                "all_to_all with a block of {} elements, and {} as the longest",
-                longest(&send).max(longest(&recv)) / size as u64,
-                self.call.count
-            );
-            return Err(
-                Error::invalid(cause).hint("give the longest block of any two ranks as the count, alike on all ranks")
-            );
-        }
-        if send[me].bytes != recv[me].bytes {
-            let cause = format!("rank {me} sends itself {} bytes but expects {}", send[me].bytes, recv[me].bytes);
-            return Err(Error::invalid(cause).hint("check the counts"));
-        }
-        let input = self.placed("input", self.data.input, end(&send))?;
-        let output = self.placed("output", self.data.output, end(&recv))?;
-        let moves = (0..ranks).any(|rank| send[rank] != recv[rank]);
-        if self.data.input != self.data.output || moves {
+        let (ranks, me) = (self.site.boards.len(), self.site.rank);
+        let pieces = even(self.call.count, self.call.data_type.size(), ranks)?;
+        let input = self.placed("input", self.data.input, end(&pieces))?;
+        let output = self.placed("output", self.data.output, end(&pieces))?;
+        if self.data.input != self.data.output {
             self.apart(&input, &output)?;
         }
-        self.bring(&send);
-        self.take(&recv);
+        self.bring(&pieces);
+        self.take(&pieces);
         self.arguments.piece = me as u32;
-        Ok((Kernel::Copy, self.walk(bound, ranks, ranks)))
+        Ok((Kernel::Copy, self.walk(longest(&pieces), ranks, ranks)))
     }
 
     fn pieces<'c>(&'c self, of: impl Fn(&Counts<'c>) -> (&'c [usize], &'c [usize], &'c str)) -> Result<Pieces> {

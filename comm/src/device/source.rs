@@ -17,6 +17,8 @@ const TEXT: &str = concat!(
     include_str!("kernels/system.cuh"),
     include_str!("kernels/board.cuh"),
     include_str!("kernels/peers.cuh"),
+    include_str!("kernels/mail.cuh"),
+    include_str!("kernels/lent.cuh"),
     include_str!("kernels/entry.cu"),
 );
 
@@ -32,6 +34,15 @@ pub enum Kernel {
     TwoShot(DataType, ReduceOp),
     /// Every rank copies the pieces that the others have for it.
     Copy,
+    /// As the three before, from the ranks' own arrays if all have lent them. The argument of these is
+    /// [`LentArguments`](super::LentArguments).
+    FoldLent(DataType, ReduceOp),
+    /// As above.
+    TwoShotLent(DataType, ReduceOp),
+    /// As above.
+    CopyLent,
+    /// Messages between pairs of ranks. Its argument is [`MailArguments`](super::MailArguments).
+    Mail,
 }
 
 impl Kernel {
@@ -45,6 +56,10 @@ impl Kernel {
             Kernel::Fold(data_type, op) => ("fold", "Fold", data_type, op),
             Kernel::TwoShot(data_type, op) => ("two_shot", "TwoShot", data_type, op),
             Kernel::Copy => ("copy", "Copy", DataType::U8, ReduceOp::Sum),
+            Kernel::FoldLent(data_type, op) => ("fold_lent", "FoldLent", data_type, op),
+            Kernel::TwoShotLent(data_type, op) => ("two_shot_lent", "TwoShotLent", data_type, op),
+            Kernel::CopyLent => ("copy_lent", "CopyLent", DataType::U8, ReduceOp::Sum),
+            Kernel::Mail => ("mail", "Mail", DataType::U8, ReduceOp::Sum),
         }
     }
 
@@ -53,7 +68,7 @@ impl Kernel {
     pub fn name(self) -> String {
         let (kind, _, data_type, op) = self.parts();
         match self {
-            Kernel::Copy => format!("paceline_{kind}"),
+            Kernel::Copy | Kernel::CopyLent | Kernel::Mail => format!("paceline_{kind}"),
             _ => format!("paceline_{kind}_{op}_{data_type}"),
         }
     }
@@ -192,9 +207,12 @@ mod tests {
         let pairs = DataType::ALL.into_iter().flat_map(|data_type| OPERATORS.map(|op| (data_type, op)));
         let kernels = pairs
             .flat_map(|(data_type, op)| {
+                let lent = [Kernel::FoldLent(data_type, op), Kernel::TwoShotLent(data_type, op)];
                 [Kernel::Reduce(data_type, op), Kernel::Fold(data_type, op), Kernel::TwoShot(data_type, op)]
+                    .into_iter()
+                    .chain(lent)
             })
-            .chain([Kernel::Copy]);
+            .chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail]);
         for kernel in kernels {
             for architecture in architectures {
                 let source = source(kernel, architecture);
@@ -203,7 +221,7 @@ mod tests {
                 names.insert(source.name);
             }
         }
-        assert_eq!((names.len(), keys.len()), (12 * 6 * 3 + 1, (12 * 6 * 3 + 1) * 2 * 2));
+        assert_eq!((names.len(), keys.len()), (12 * 6 * 5 + 3, (12 * 6 * 5 + 3) * 2 * 2));
         assert!(names.iter().all(|name| name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')));
     }
 

@@ -13,8 +13,9 @@ use std::sync::LazyLock;
 
 use libloading::Library;
 use paceline_comm::device::{Architecture, Grid, Kernel, Source, source};
+use paceline_comm::{DataType, ReduceOp};
 
-use crate::{collectives, reductions};
+use crate::{LENT, collectives, reductions};
 
 /// A kernel's launch: its argument, the number of blocks and the threads of each. Returns how many addresses were
 /// misaligned.
@@ -48,7 +49,26 @@ impl Host {
     ///
     /// As [`Host::reductions`].
     pub fn collectives() -> Result<&'static Host, String> {
-        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| Host::build(collectives().collect()));
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
+            let is_tried = |kernel: &Kernel| match kernel {
+                Kernel::FoldLent(data_type, _) | Kernel::TwoShotLent(data_type, _) => LENT.contains(data_type),
+                _ => true,
+            };
+            Host::build(collectives().filter(is_tried).collect())
+        });
+        HOST.as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernel of messages, and those of an all_reduce of sums of `u64`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Host::collectives`].
+    pub fn messages() -> Result<&'static Host, String> {
+        static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
+            let of = (DataType::U64, ReduceOp::Sum);
+            Host::build(vec![Kernel::Mail, Kernel::Fold(of.0, of.1), Kernel::TwoShot(of.0, of.1)])
+        });
         HOST.as_ref().map_err(Clone::clone)
     }
 

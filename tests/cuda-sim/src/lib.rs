@@ -26,8 +26,14 @@ pub fn reductions() -> impl Iterator<Item = Kernel> {
 /// The kernels of collectives between ranks.
 pub fn collectives() -> impl Iterator<Item = Kernel> {
     let folds = pairs().map(|(data_type, op)| Kernel::Fold(data_type, op));
-    folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShot(data_type, op))).chain([Kernel::Copy])
+    let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShot(data_type, op)));
+    let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::FoldLent(data_type, op)));
+    let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShotLent(data_type, op)));
+    folds.chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail])
 }
+
+/// The element types that the kernels are tried with which read lent arrays: all that they do with elements, the others do too.
+pub const LENT: [DataType; 4] = [DataType::U8, DataType::Bf16, DataType::F32, DataType::I64];
 
 fn pairs() -> impl Iterator<Item = (DataType, ReduceOp)> {
     DataType::ALL.into_iter().flat_map(|data_type| OPERATORS.map(|op| (data_type, op)))

@@ -1,10 +1,10 @@
 //! Ranks as threads of one process, with ordinary memory for boards, that launch the host's build of the kernels.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use paceline_comm::device::{Board, Call, Data, Failure, Plan, Site, Tuning};
+use paceline_comm::device::{Board, Call, Data, Failure, Lending, LentPlan, MailPlan, Plan, Site, Tuning};
 use paceline_comm::{Collective, Counts, DataType, ReduceOp, reduce};
 use paceline_tests::noise::noise;
 use paceline_tests::{Random, mix};
@@ -31,6 +31,9 @@ pub struct World {
     board: Board,
     memory: Vec<Memory>,
     addresses: Vec<u64>,
+    /// Where each rank's input and output lie, in rooms of so many bytes, and how many ranks have said so.
+    lent: Mutex<Vec<[(u64, u64); 2]>>,
+    said: AtomicUsize,
     /// How long a launch waits.
     pub limit: Duration,
 }
@@ -52,7 +55,7 @@ impl World {
                     (0..words + 2 * GUARD_WORDS + 32).map(|_| AtomicU64::new(GUARD)).collect();
                 let start = GUARD_WORDS + storage[GUARD_WORDS..].as_ptr().align_offset(256);
                 storage[start..start + words].iter().for_each(|word| word.store(0, Ordering::Relaxed));
-                let flags = Board::flag_at(0, 0) as usize / 8..Board::CELLS_AT as usize / 8;
+                let flags = Board::flag_at(0, 0) as usize / 8..Board::FLAGS_END as usize / 8;
                 for flag in &storage[start..][flags] {
                     flag.store(u64::from(step) << 32, Ordering::Relaxed);
                 }
@@ -62,7 +65,25 @@ impl World {
             })
             .collect();
         let addresses = memory.iter().map(|memory| memory.board[memory.start..].as_ptr() as u64).collect();
-        World { host, board, memory, addresses, limit: Duration::from_secs(60) }
+        let lent = Mutex::new(vec![[(0, 0); 2]; ranks]);
+        World { host, board, memory, addresses, lent, said: AtomicUsize::new(0), limit: Duration::from_secs(60) }
+    }
+
+    /// As [`World::new`], as if `gone` chunks of messages had gone every way by every block.
+    #[must_use]
+    pub fn at_chunk(host: &'static Host, ranks: usize, board: Board, gone: u32) -> World {
+        let world = World::new(host, ranks, board);
+        let places = Board::LANES_MAX as usize * Board::RANKS_MAX;
+        let (taken, counters) = (places * Board::SLOTS as usize, places * (Board::SLOTS as usize + 1));
+        for memory in &world.memory {
+            let head = &memory.board[memory.start + Board::FLAGS_END as usize / 8..];
+            let word = |at: usize, value: u64| head[at].store(value, Ordering::Relaxed);
+            // What lies in a slot was posted when its number was that of a chunk.
+            (0..taken).for_each(|at| word(at, u64::from(gone - (gone as usize + at + 1) as u32 % 2) << 44));
+            (taken..counters).for_each(|at| word(at, u64::from(gone)));
+            (counters..counters + places).for_each(|at| word(at, u64::from(gone) << 32 | u64::from(gone)));
+        }
+        world
     }
 
     /// How many ranks there are.
@@ -92,6 +113,41 @@ impl World {
         assert_eq!(misaligned, 0, "{plan:?}: misaligned accesses");
     }
 
+    /// Launches a plan for a rank that may lend its arrays.
+    pub fn launch_lent(&self, plan: &LentPlan) {
+        // SAFETY: as above, and all ranks' rooms outlive the launches of all.
+        let misaligned = unsafe { self.host.launch(plan.kernel, &plan.arguments, plan.grid) };
+        assert_eq!(misaligned, 0, "{plan:?}: misaligned accesses");
+    }
+
+    /// Says where a rank's arrays lie, and returns where those of all do, as windows of inputs and of outputs. `place` counts
+    /// what the ranks have said before.
+    fn lend(&self, rank: usize, places: [(u64, u64); 2], before: usize) -> Vec<Option<(Vec<u64>, u64)>> {
+        self.lent.lock().expect("no rank panics there")[rank] = places;
+        self.meet(before);
+        let lent = self.lent.lock().expect("no rank panics there").clone();
+        let windows =
+            (0..2).map(|which| Some((lent.iter().map(|places| places[which].0).collect(), lent[rank][which].1)));
+        windows.collect()
+    }
+
+    /// Waits until all ranks have come here who came `before` times.
+    fn meet(&self, before: usize) {
+        self.said.fetch_add(1, Ordering::AcqRel);
+        while self.said.load(Ordering::Acquire) < (before + 1) * self.ranks() {
+            let is_aborted = self.memory.iter().any(|memory| memory.abort.load(Ordering::Relaxed) != 0);
+            assert!(!is_aborted, "another rank has found a fault");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Launches messages for `rank`.
+    pub fn launch_mail(&self, plan: &MailPlan) {
+        // SAFETY: as above.
+        let misaligned = unsafe { self.host.launch(MailPlan::KERNEL, &plan.arguments, plan.grid) };
+        assert_eq!(misaligned, 0, "{plan:?}: misaligned accesses");
+    }
+
     /// What `rank`'s status says.
     #[must_use]
     pub fn failure(&self, rank: usize) -> Option<Failure> {
@@ -110,6 +166,16 @@ impl World {
         flag.store(u64::from(step) << 32 | u64::from(digest), Ordering::Release);
     }
 
+    /// A word of the flags in `rank`'s board by which block 0 and the same block of `peer` tell of chunks: where what the peer
+    /// posts in a slot is, or, without a slot, how many chunks it has taken.
+    #[must_use]
+    pub fn mail_flag(&self, rank: usize, peer: usize, slot: Option<usize>) -> &AtomicU64 {
+        let memory = &self.memory[rank];
+        let (places, slots) = (Board::LANES_MAX as usize * Board::RANKS_MAX, Board::SLOTS as usize);
+        let at = slot.map_or(places * slots + peer, |slot| peer * slots + slot);
+        &memory.board[memory.start + Board::FLAGS_END as usize / 8 + at]
+    }
+
     /// The step that `rank`'s launches have come to.
     #[must_use]
     pub fn step(&self, rank: usize) -> u32 {
@@ -119,18 +185,25 @@ impl World {
 
     /// Runs `cases` on all ranks, each on a thread of its own, and checks all that they may have written.
     pub fn run(&self, cases: &[Case]) {
+        let met = self.said.load(Ordering::Acquire) / self.ranks();
         let inputs: Vec<Arc<Inputs>> = cases.iter().map(|case| Arc::new(case.inputs(self.ranks()))).collect();
         std::thread::scope(|scope| {
             for rank in 0..self.ranks() {
                 let inputs = &inputs;
                 scope.spawn(move || {
                     let _others = EndOthers(self);
+                    let mut met = met;
                     for (case, inputs) in cases.iter().zip(inputs) {
-                        case.run(self, rank, inputs);
+                        case.run(self, rank, inputs, &mut met);
                     }
                 });
             }
         });
+        self.check_guards();
+    }
+
+    /// Nothing has written beside a board.
+    pub fn check_guards(&self) {
         for memory in &self.memory {
             let end = memory.start + self.board.bytes() as usize / 8;
             let guards = memory.board[..memory.start].iter().chain(&memory.board[end..]);
@@ -140,7 +213,7 @@ impl World {
 }
 
 /// Ends what all ranks launch when one of them has found a fault, which they would wait for in vain.
-struct EndOthers<'a>(&'a World);
+pub struct EndOthers<'a>(pub &'a World);
 
 impl Drop for EndOthers<'_> {
     fn drop(&mut self) {
@@ -148,6 +221,17 @@ impl Drop for EndOthers<'_> {
             (0..self.0.ranks()).for_each(|rank| self.0.abort(rank));
         }
     }
+}
+
+/// Whose arrays others may read where they lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lends {
+    /// Nobody's: the kernels that read cells.
+    No,
+    /// Everybody's.
+    All,
+    /// Everybody's but those of one rank, so that all read cells after all.
+    AllBut(usize),
 }
 
 /// One collective, the same on all ranks.
@@ -173,6 +257,8 @@ pub struct Case {
     pub tuning: Tuning,
     /// How often it is launched, from the same place into the same place.
     pub times: usize,
+    /// By which kernels, where the collective has both.
+    pub lends: Lends,
     /// Of everything that is drawn.
     pub seed: u64,
 }
@@ -291,6 +377,11 @@ impl Case {
 
     /// This rank's plan, with its elements at `data`.
     pub fn plan(&self, site: &Site<'_>, inputs: &Inputs, data: Data) -> Plan {
+        let plan = |call: &Call<'_>| Plan::new(call, data, site, &self.tuning);
+        self.with_call(site, inputs, plan).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+
+    fn with_call<R>(&self, site: &Site<'_>, inputs: &Inputs, make: impl FnOnce(&Call<'_>) -> R) -> R {
         let me = site.rank;
         let send = inputs.matrix[me].clone();
         let recv: Vec<usize> = inputs.matrix.iter().map(|row| row[me]).collect();
@@ -309,10 +400,10 @@ impl Case {
             count: self.count,
             counts: self.uneven.then_some(counts),
         };
-        Plan::new(&call, data, site, &self.tuning).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+        make(&call)
     }
 
-    fn run(&self, world: &World, rank: usize, inputs: &Inputs) {
+    fn run(&self, world: &World, rank: usize, inputs: &Inputs, met: &mut usize) {
         let size = self.data_type.size();
         let mut random = self.random(3000 + rank as u64);
         let (want, length) = self.want(rank, inputs);
@@ -343,11 +434,31 @@ impl Case {
             true => Data { input: output + inside_output as u64, output: output + inside_input as u64 },
             false => Data { input: input_room.address(), output },
         };
-        let plan = self.plan(&world.site(rank), inputs, data);
+        let site = world.site(rank);
+        let lends =
+            self.lends != Lends::No && self.with_call(&site, inputs, |call| LentPlan::takes(call, world.ranks(), 0));
+        let plan = self.plan(&site, inputs, data);
+        let lent_plan = lends.then(|| {
+            let (input_bytes, output_bytes) = match self.lends == Lends::AllBut(rank) {
+                true => (0, 0),
+                false => (input.len() as u64, length.max(input.len() * usize::from(self.in_place)) as u64),
+            };
+            let windows = world.lend(rank, [(data.input, input_bytes), (data.output, output_bytes)], *met);
+            *met += 1;
+            let lending = Lending { windows: &windows };
+            let plan = |call: &Call<'_>| LentPlan::new(call, data, &lending, &site, &self.tuning);
+            let plan = self.with_call(&site, inputs, plan).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+            let covers = self.collective == Collective::AllToAll && self.in_place;
+            assert_eq!(plan.lends().0, self.lends != Lends::AllBut(rank) && !covers, "{self:?}");
+            plan
+        });
         let what = format!("rank {rank} of {}: {self:?}", world.ranks());
         for time in 0..self.times {
             linger(&mut random);
-            world.launch(&plan);
+            match &lent_plan {
+                Some(plan) => world.launch_lent(plan),
+                None => world.launch(&plan),
+            }
             assert!(world.failure(rank).is_none(), "{what}: {}", world.failure(rank).expect("a failure"));
             let mut after = before.clone();
             for (at, piece) in &want {
@@ -361,7 +472,7 @@ impl Case {
 }
 
 /// Comes late, now and then.
-fn linger(random: &mut Random) {
+pub fn linger(random: &mut Random) {
     match random.below(8) {
         0 => std::thread::sleep(Duration::from_micros(random.below(200))),
         1 | 2 => (0..random.below(4)).for_each(|_| std::thread::yield_now()),

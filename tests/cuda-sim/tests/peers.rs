@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use paceline_comm::device::{Board, Data, Reason, Tuning};
 use paceline_comm::{Collective, DataType, ReduceOp};
-use paceline_cuda_sim::OPERATORS;
 use paceline_cuda_sim::host::Host;
-use paceline_cuda_sim::world::{Case, World};
+use paceline_cuda_sim::world::{Case, Lends, World};
+use paceline_cuda_sim::{LENT, OPERATORS};
 use paceline_tests::{Random, is_asked_for, seed};
 
 /// All that are no messages.
@@ -35,10 +35,10 @@ fn tuning(random: &mut Random) -> Tuning {
 
 /// A collective with all that is left open drawn.
 fn case(random: &mut Random, ranks: usize, collective: Collective, data_type: DataType, op: ReduceOp) -> Case {
-    let has_uneven = collective.has_blocks();
+    // An uneven all_to_all is messages.
+    let has_uneven = collective.has_blocks() && collective != Collective::AllToAll;
     let uneven = has_uneven && random.below(3) == 0;
-    // In place the blocks of an all_to_all have to stay where they are.
-    let in_place = random.below(3) == 0 && !(uneven && collective == Collective::AllToAll);
+    let in_place = random.below(3) == 0;
     Case {
         collective,
         data_type,
@@ -50,6 +50,7 @@ fn case(random: &mut Random, ranks: usize, collective: Collective, data_type: Da
         anywhere: random.below(2) == 0,
         tuning: tuning(random),
         times: 1,
+        lends: Lends::No,
         seed: random.next(),
     }
 }
@@ -114,6 +115,55 @@ fn every_count() {
     }
 }
 
+/// Arrays that all ranks have lent are read where they lie; if one rank has not, all go by the cells: with every operator, in
+/// place and not, aligned and not, among launches of the other kernels.
+#[test]
+fn lent_arrays_are_read_where_they_lie() {
+    let Some(host) = host() else { return };
+    let lending = [Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll];
+    for ranks in [1, 2, 3, 4, 8] {
+        let random = &mut Random::new(seed() ^ ranks as u64);
+        let world = World::new(host, ranks, small_board());
+        let mut cases = Vec::new();
+        for collective in lending {
+            for data_type in LENT {
+                let operators = if collective.reduces() { &OPERATORS[..] } else { &OPERATORS[..1] };
+                for op in operators {
+                    for lends in [Lends::All, Lends::AllBut(random.below(ranks as u64) as usize)] {
+                        let case = case(random, ranks, collective, data_type, *op);
+                        cases.push(Case { uneven: false, lends, ..case });
+                        if random.below(3) == 0 {
+                            cases.push(random_case(random, ranks));
+                        }
+                    }
+                }
+            }
+        }
+        world.run(&cases);
+        for rank in 0..ranks {
+            assert_eq!(world.step(rank), world.step(0), "all ranks have come equally far");
+        }
+    }
+}
+
+/// A rank's output, or another's input, that changes too early would be seen.
+#[test]
+fn lent_arrays_are_read_again_and_again() {
+    let Some(host) = host() else { return };
+    for ranks in [2, 3, 4] {
+        let random = &mut Random::new(seed() ^ ranks as u64);
+        let world = World::new(host, ranks, small_board());
+        let cases: Vec<Case> = (0..150)
+            .map(|number| {
+                let collective = [Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather][number % 3];
+                let case = case(random, ranks, collective, DataType::I64, ReduceOp::Sum);
+                Case { uneven: false, count: 1031, lends: Lends::All, in_place: number % 2 == 0, ..case }
+            })
+            .collect();
+        world.run(&cases);
+    }
+}
+
 /// Vectors and blocks that take several steps of many blocks with all the threads that a block may have.
 #[test]
 fn long_ones_as_they_are_launched_by_default() {
@@ -174,6 +224,7 @@ fn plans(world: &World, ranks: usize, counts: &[usize]) -> (Vec<Vec<u64>>, Vec<p
                 anywhere: false,
                 tuning: Tuning { blocks: 3, threads: 32, one_shot_bytes: None },
                 times: 1,
+                lends: Lends::No,
                 seed: 0,
             };
             let at = arrays[rank].as_ptr() as u64;

@@ -4,8 +4,20 @@ namespace paceline {
 
 const Bits32 RANKS_MAX = 16;
 const Bits32 BLOCKS_MAX = 64;
+// How many blocks may move one message, and how many chunks of it may lie in each block's slots.
+const Bits32 LANES_MAX = 32;
+const Bits32 SLOTS = 2;
 
-// The head of a board; the cells follow. `Board` in comm/src/device/board.rs knows the same places. All zeros is a new one.
+// What a rank lends the others in a launch, as one of its blocks says it: see `LentArguments`.
+struct Offer {
+    Bits64 input;
+    Bits64 output;
+    Bits64 factor;
+    Bits64 reserved;
+};
+
+// The head of a board; the cells and the slots follow. `Board` in comm/src/device/board.rs knows the same places. All zeros is a
+// new one.
 struct Board {
     // The last step of the launches that have ended.
     Bits32 step;
@@ -16,9 +28,18 @@ struct Board {
     Bits32 reserved[61];
     // What each peer has come to, written by that peer only: its step above, the digest of its call below.
     Bits64 arrived[BLOCKS_MAX][RANKS_MAX];
+    // What each peer has put into its slots for this rank, written by that peer only: a chunk's number and its message's label.
+    Bits64 posted[LANES_MAX][RANKS_MAX][SLOTS];
+    // How many chunks each peer has taken from this rank's slots, written by that peer only.
+    Bits64 taken[LANES_MAX][RANKS_MAX];
+    // How many chunks have gone to each peer and have come from it in the launches that have ended.
+    Bits32 sent[LANES_MAX][RANKS_MAX];
+    Bits32 received[LANES_MAX][RANKS_MAX];
+    // What this rank lends in the present launch, written by its own block of that number.
+    Offer offers[BLOCKS_MAX];
 };
 
-static_assert(sizeof(Board) == 256 + 8 * 64 * 16, "the board is that of the host");
+static_assert(sizeof(Board) == 105 * 256, "the board is that of the host");
 
 // What failed first, in memory of the host; `Failure` in comm/src/device/failure.rs reads it.
 struct Status {
@@ -38,6 +59,10 @@ static_assert(sizeof(Status) == 64, "the status is that of the host");
 const Bits32 ABORTED = 1;
 const Bits32 TIMED_OUT = 2;
 const Bits32 MISMATCH = 3;
+// A message of the peer's has another length; in the same place, with these added, what a message waited for.
+const Bits32 OTHER_LENGTH = 4;
+const Bits32 SENDING = 0x10;
+const Bits32 RECEIVING = 0x20;
 
 // What a launch is given; `PeerArguments` in comm/src/device/peers.rs is the same.
 struct PeerArguments {
@@ -86,12 +111,25 @@ static_assert(sizeof(PeerArguments) == 864, "the arguments are those of the host
 const Bits32 POLLS_PER_LOOK = 64;
 const Bits32 SLEEP_NS = 100;
 
+// Claims the status for the first failure, and writes it. False, for who fails.
+PACELINE_DEVICE bool fail(Board &board, Status *status, Bits32 reason, Bits32 peer, Bits32 step, Bits64 expected,
+                          Bits64 seen, Bits64 waited_ns) {
+    if (claim(&board.failed)) {
+        status->place = (Bits64)step << 32 | blockIdx.x;
+        status->expected = expected;
+        status->seen = seen;
+        status->waited_ns = waited_ns;
+        store_release(&status->verdict, (Bits64)peer << 32 | reason);
+    }
+    return false;
+}
+
 // A block's way through a launch, together with the same block of the other ranks.
 struct Lane {
     const PeerArguments &given;
     Board &board;
-    // The last step before this launch.
-    const Bits32 before;
+    // The last step before this launch, or before the first turn.
+    Bits32 before;
     bool sound;
 
     PACELINE_INLINE explicit Lane(const PeerArguments &arguments)
@@ -124,11 +162,14 @@ struct Lane {
         return __syncthreads_and(sound);
     }
 
+    // Begins anew behind a first meeting.
+    PACELINE_INLINE void go_on() { before++; }
+
     // The last block to end notes how far the launch has come. All threads have read `before`: they have met.
-    PACELINE_INLINE void leave() const {
+    PACELINE_INLINE void leave(Bits32 steps) const {
         if (threadIdx.x == 0 && count_one(&board.ended) == gridDim.x - 1) {
             board.ended = 0;
-            board.step = before + given.steps;
+            board.step = before + steps;
         }
     }
 
@@ -164,14 +205,7 @@ struct Lane {
     }
 
     PACELINE_INLINE bool fail(Bits32 reason, Bits32 peer, Bits64 expected, Bits64 seen, Bits64 waited_ns) const {
-        if (claim(&board.failed)) {
-            given.status->place = (expected >> 32) << 32 | blockIdx.x;
-            given.status->expected = expected;
-            given.status->seen = seen;
-            given.status->waited_ns = waited_ns;
-            store_release(&given.status->verdict, (Bits64)peer << 32 | reason);
-        }
-        return false;
+        return paceline::fail(board, given.status, reason, peer, (Bits32)(expected >> 32), expected, seen, waited_ns);
     }
 };
 

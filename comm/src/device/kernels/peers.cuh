@@ -171,6 +171,11 @@ struct Fold {
 
     template <class E, class O> PACELINE_DEVICE void run(const PeerArguments &given) {
         Lane lane(given);
+        run<E, O>(lane);
+    }
+
+    template <class E, class O> PACELINE_DEVICE void run(Lane &lane) {
+        const PeerArguments &given = lane.given;
         const Bits32 packs = given.span / 16;
         for (Bits32 turn = 0; turn < given.steps; turn++) {
             do_all(Publish<E, O>{lane, turn, packs}, given.pieces * packs);
@@ -181,7 +186,7 @@ struct Fold {
                 write<typename E::Bits>(given.targets[0], share + pack * 16ull, bytes,
                                         folded<E, O>(lane, lane.step(turn), pack));
         }
-        lane.leave();
+        lane.leave(given.steps);
     }
 };
 
@@ -192,6 +197,11 @@ struct TwoShot {
 
     template <class E, class O> PACELINE_DEVICE void run(const PeerArguments &given) {
         Lane lane(given);
+        run<E, O>(lane);
+    }
+
+    template <class E, class O> PACELINE_DEVICE void run(Lane &lane) {
+        const PeerArguments &given = lane.given;
         const Bits32 packs = given.span / 16;
         for (Bits32 turn = 0; turn < given.steps; turn++) {
             const bool brings = turn + 1 < given.steps;
@@ -204,7 +214,7 @@ struct TwoShot {
             if (turn > 0)
                 do_all(PullParts<typename E::Bits>{lane, turn, packs}, (given.ranks - 1) * packs);
         }
-        lane.leave();
+        lane.leave(given.steps);
     }
 
   private:
@@ -230,6 +240,11 @@ struct Copy {
 
     template <class E, class O> PACELINE_DEVICE void run(const PeerArguments &given) {
         Lane lane(given);
+        run<E, O>(lane);
+    }
+
+    template <class E, class O> PACELINE_DEVICE void run(Lane &lane) {
+        const PeerArguments &given = lane.given;
         const Bits32 packs = given.span / 16;
         for (Bits32 turn = 0; turn < given.steps; turn++) {
             do_all(Publish<E, O>{lane, turn, packs}, given.pieces * packs);
@@ -237,7 +252,7 @@ struct Copy {
                 break;
             do_all(Pull<typename E::Bits>{lane, turn, packs}, given.ranks * packs);
         }
-        lane.leave();
+        lane.leave(given.steps);
     }
 };
 

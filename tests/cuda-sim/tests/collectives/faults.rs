@@ -174,6 +174,63 @@ fn a_rank_of_which_one_dies() {
 }
 
 #[test]
+fn a_rank_that_dies_in_a_message_is_named() {
+    if is_rank() {
+        return;
+    }
+    let Some(machine) = Machine::here() else { return };
+    for (peers, sends) in [("1", "1"), ("1", "0"), ("0", "1")] {
+        let variables = [("PACELINE_CUDA_PEERS", peers), ("PACELINE_TEST_SENDS", sends)];
+        let outputs = job(&machine, 3, "faults::a_rank_of_which_one_dies_in_a_message", &variables);
+        for (rank, output) in outputs.iter().enumerate() {
+            let said = said(output);
+            assert_eq!(output.status.success(), rank != 1, "rank {rank}, peers {peers}, sends {sends}: {said}");
+        }
+    }
+}
+
+/// Rank 1 dies while a long message goes to it or from it; rank 2 has a message to rank 0 that waits behind.
+#[test]
+fn a_rank_of_which_one_dies_in_a_message() {
+    if !is_rank() {
+        return;
+    }
+    let comm = Communicator::from_env().unwrap();
+    let device = device_of(comm.rank());
+    let stream = device.stream(Priority::Normal).unwrap();
+    let devices = comm.attach(Some(&device)).unwrap();
+    let dead_sends = std::env::var("PACELINE_TEST_SENDS").is_ok_and(|value| value == "1");
+    let mut vector = DeviceVec::<u8>::zeroed(&device, 32 << 20).unwrap();
+    let on = devices.on(&stream);
+    on.barrier().unwrap().wait().unwrap();
+    let began = Instant::now();
+    let mut once = || match (comm.rank(), dead_sends) {
+        (0, true) => on.recv(&mut vector, 1),
+        (1, true) => on.send(&vector, 0),
+        (0, false) => on.send(&vector, 1),
+        (1, false) => on.recv(&mut vector, 0),
+        _ => on.send(&vector, 0),
+    };
+    if comm.rank() == 1 {
+        for _ in 0..1000 {
+            once().unwrap();
+            if began.elapsed() > Duration::from_millis(60) {
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    // Devices may be so quick that some messages get through.
+    let error = (0..10_000).find_map(|_| once().and_then(|work| work.wait()).err());
+    let error = error.expect("rank 1 is gone");
+    assert!(matches!(error.kind(), ErrorKind::PeerDied | ErrorKind::PeerLeft), "{error}");
+    assert_eq!(error.peers(), [1], "{error}");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    stream.synchronize(Instant::now() + PATIENCE).unwrap();
+    assert!(devices.check().is_err());
+}
+
+#[test]
 fn devices_that_are_full_are_told() {
     if is_rank() {
         return;

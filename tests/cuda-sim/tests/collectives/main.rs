@@ -6,6 +6,8 @@
 mod conformance;
 mod faults;
 mod graphs;
+mod messages;
 mod order;
 mod processes;
+mod registered;
 mod world;

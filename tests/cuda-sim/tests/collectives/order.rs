@@ -166,25 +166,3 @@ fn ranks_without_a_device_take_part() {
         }
     });
 }
-
-#[test]
-fn messages_go_between_devices() {
-    if !is_there() {
-        return;
-    }
-    for way in WAYS {
-        ranks(2, way, |rank| {
-            let peer = 1 - rank.comm.rank();
-            let mine = DeviceVec::of(&rank.device, &vec![rank.comm.rank() as u32; 100_000]).unwrap();
-            let mut theirs = DeviceVec::<u32>::zeroed(&rank.device, 100_000).unwrap();
-            rank.devices.on(&rank.stream).send_recv(&mine, peer, &mut theirs, peer).unwrap().wait().unwrap();
-            assert_eq!(theirs.to_vec().unwrap(), vec![peer as u32; 100_000]);
-            if peer == 1 {
-                rank.devices.on(&rank.stream).send(&mine, peer).unwrap().wait().unwrap();
-            } else {
-                rank.devices.on(&rank.stream).recv(&mut theirs, peer).unwrap().wait().unwrap();
-                assert_eq!(theirs.to_vec().unwrap(), vec![0; 100_000]);
-            }
-        });
-    }
-}

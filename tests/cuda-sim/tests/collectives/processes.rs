@@ -3,7 +3,7 @@
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use paceline_comm::cuda::{AttachOptions, Device, DeviceVec, Priority};
+use paceline_comm::cuda::{AttachOptions, Device, DeviceCommunicator, DeviceSliceMut, DeviceVec, Priority, Stream};
 use paceline_comm::{Communicator, ReduceOp};
 use paceline_cuda_sim::{Machine, jobs, turn};
 use paceline_tests::is_asked_for;
@@ -73,8 +73,65 @@ fn a_rank() {
         assert!((0..len).all(|i| total[i] == (i % 100) as f32 * factor), "{len}");
         assert!((0..n * len).all(|i| all[i] == (i % len % 100) as f32 * (i / len + 1) as f32), "{len}");
     }
+    // Messages to all from all, of lengths of their own, with those of a rank to itself.
+    let (send, recv): (Vec<usize>, Vec<usize>) =
+        (0..n).map(|peer| (50 * me + peer * 1000, 50 * peer + me * 1000)).unzip();
+    let sent: Vec<u32> = (0..n).flat_map(|peer| vec![(100 * me + peer) as u32; send[peer]]).collect();
+    let want: Vec<u32> = (0..n).flat_map(|peer| vec![(100 * peer + me) as u32; recv[peer]]).collect();
+    let input = DeviceVec::of(&device, &sent).unwrap();
+    let mut output = DeviceVec::<u32>::zeroed(&device, want.len()).unwrap();
+    let on = devices.on(&stream);
+    on.all_to_all_v(&input, &send, &mut output, &recv).unwrap().wait().unwrap();
+    assert_eq!(output.to_vec().unwrap(), want);
+    output.write(&vec![0; want.len()]).unwrap();
+    let (mut from, mut to) = (0, 0);
+    let parts: Vec<_> = (0..n)
+        .map(|peer| {
+            let (input, address) = (input.slice(from..from + send[peer]), output.address() + 4 * to as u64);
+            (from, to) = (from + send[peer], to + recv[peer]);
+            // SAFETY: parts of the output, which are apart.
+            (input, unsafe { DeviceSliceMut::<u32>::from_raw(address, recv[peer]) })
+        })
+        .collect();
+    let (sends, mut receives): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let mut group = on.group();
+    for (peer, part) in sends.iter().enumerate() {
+        group.send(part, peer).unwrap();
+    }
+    for (peer, part) in receives.iter_mut().enumerate().rev() {
+        group.recv(part, peer).unwrap();
+    }
+    let work = group.run().unwrap();
+    assert_eq!(format!("{work:?}").contains("on the device"), devices.is_direct(), "{work:?}");
+    work.wait().unwrap();
+    drop(receives);
+    assert_eq!(output.to_vec().unwrap(), want);
+    registered(&devices, &stream);
     devices.detach().unwrap();
     println!("done on {} devices", Device::count().unwrap());
+}
+
+/// Vectors of other processes are read where they lie.
+fn registered(devices: &DeviceCommunicator, stream: &Stream) {
+    let (me, n, len) = (devices.communicator().rank(), devices.communicator().size(), 100_003);
+    let device = devices.device().unwrap();
+    let mine: Vec<i64> = (0..len).map(|at| (at * (me + 1)) as i64).collect();
+    let mut vector = DeviceVec::of(device, &mine).unwrap();
+    let known = devices.register(&vector).unwrap();
+    assert_eq!(known.is_lent(), devices.is_direct());
+    assert_eq!(vector.to_vec().unwrap(), mine);
+    let on = devices.on(stream);
+    for turn in 0..3 {
+        on.all_reduce_in_place(&mut vector, ReduceOp::Sum).unwrap().wait().unwrap();
+        let factor = (n * (n + 1) / 2 * n.pow(turn)) as i64;
+        let total = vector.to_vec().unwrap();
+        assert!((0..len).all(|at| total[at] == at as i64 * factor), "turn {turn}");
+    }
+    // Otherwise detach gives it back.
+    if n == 2 {
+        devices.deregister(known).unwrap();
+        on.all_reduce_in_place(&mut vector, ReduceOp::Max).unwrap().wait().unwrap();
+    }
 }
 
 fn all_agree(machine: &Machine, ranks: usize, direct: bool) {

@@ -52,7 +52,8 @@ pub fn options(flags: Flags) -> Result<Options, Failure> {
         unalign: count("-u", &flags.unalign, 0, 1 << 20)?,
         per_iteration: per_iteration(&flags)?,
         skip: count("-K", &flags.skip, 0, u32::MAX.into())?,
-        registered: number("-R", &flags.register, 0, 1)? == 1,
+        registered: number("-R", &flags.register, 0, 2)? > 0,
+        windows: number("-R", &flags.register, 0, 2)? == 2,
         place: place(&flags)?,
         graph_launches: count("-G", &flags.cuda_graph, 0, u32::MAX.into())?,
     };
@@ -74,9 +75,6 @@ fn needs_gpu(flags: &Flags) -> Result<(), Failure> {
         if number(flag, text, 0, u32::MAX.into())? > 0 {
             return Err(gpu_only(flag));
         }
-    }
-    if number("-R", &flags.register, 0, 2)? == 2 {
-        return Err(gpu_only("-R 2"));
     }
     match (&flags.cta_policy, &flags.device_cta_count) {
         (Some(_), _) => Err(gpu_only("-x")),

@@ -84,7 +84,7 @@ pub struct Flags {
     /// The time reported: 0 rank 0's, 1 the mean, 2 the shortest, 3 the longest
     #[arg(short = 'a', long = "average", value_name = "0/1/2/3", default_value = "1")]
     pub average: String,
-    /// 1: use the library's registered memory; 2: GPU builds only
+    /// 1: use registered memory; 2: the same, on GPUs only
     #[arg(short = 'R', long = "local_register", value_name = "0/1/2", default_value = "0")]
     pub register: String,
     /// GPU builds only

@@ -61,8 +61,10 @@ pub struct Options {
     pub per_iteration: Option<PerIteration>,
     /// Iterations left out of the statistics (`-K`).
     pub skip: usize,
-    /// Whether the buffers are the library's own, registered memory (`-R 1`).
+    /// Whether the buffers are the library's own, registered memory (`-R 1`, `-R 2`).
     pub registered: bool,
+    /// Whether that has to be memory of GPUs (`-R 2`).
+    pub windows: bool,
     /// Where the buffers are (`--device`).
     pub place: Place,
     /// How often a graph of the iterations is launched (`-G`); 0 for no graph.

@@ -69,7 +69,8 @@ fn every_flag_in_both_forms() {
     for off in ["-G 0", "-y 0", "-D 0", "-M 0", "-R 0", "--cudagraph 0", "-I 0", "-K 0", "-f 0"] {
         assert_eq!(parse(off).unwrap(), parse("").unwrap(), "{off}");
     }
-    assert!(parse("-R 1").unwrap().registered);
+    assert!(parse("-R 1").unwrap().registered && !parse("-R 1").unwrap().windows);
+    assert!(parse("-R 2").unwrap().registered && parse("-R 2").unwrap().windows);
     assert_eq!(parse("-I 1 -K 2").unwrap().per_iteration, Some(PerIteration::Spread));
     assert_eq!(parse("--percentiles 1").unwrap().per_iteration, Some(PerIteration::Percentiles));
     assert_eq!(parse("-n 3 -n 4").unwrap().iterations, 4, "the last one counts");
@@ -119,7 +120,6 @@ fn bad_lines_name_the_flag_and_have_nccl_tests_codes() {
         ("-b 64M", 255, "67108864 > 33554432"),
         ("-G 1 --device cpu", 6, "only calls over memory of GPUs"),
         ("--device tpu", 6, "none of cpu, cuda, auto"),
-        ("-R 2", 5, "GPU build"),
         ("-x 0", 5, "--cta_policy"),
         ("-D 1", 5, "--device_implementation"),
         ("-V 16", 5, "--device_cta_count"),

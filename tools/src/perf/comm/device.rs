@@ -24,6 +24,7 @@ pub struct DeviceRank {
     devices: DeviceCommunicator,
     device: Device,
     stream: Stream,
+    registers: bool,
     twins: Mutex<Vec<Arc<Twin>>>,
 }
 
@@ -61,12 +62,12 @@ fn told(error: impl std::fmt::Display) -> CommError {
     CommError::Failed(error.to_string())
 }
 
-/// Gives each rank of this process a device: those of the host by turns.
+/// Gives each rank of this process a device: those of the host by turns. `registers` has buffers registered (`-R`).
 ///
 /// # Errors
 ///
 /// There is no driver, no device, or the ranks don't come together.
-pub fn attach(comms: Vec<Communicator>) -> Result<Vec<DeviceRank>, Failure> {
+pub fn attach(comms: Vec<Communicator>, registers: bool) -> Result<Vec<DeviceRank>, Failure> {
     let attach = |comm: &Communicator| {
         let start = |error: &dyn std::fmt::Display| Failure::Start(error.to_string());
         let count = Device::count().map_err(|error| start(&error))?;
@@ -86,7 +87,7 @@ pub fn attach(comms: Vec<Communicator>) -> Result<Vec<DeviceRank>, Failure> {
     });
     let ranks = comms.into_iter().zip(attached).map(|(comm, attached)| {
         let (devices, device, stream) = attached?;
-        Ok(DeviceRank { comm, devices, device, stream, twins: Mutex::default() })
+        Ok(DeviceRank { comm, devices, device, stream, registers, twins: Mutex::default() })
     });
     ranks.collect()
 }
@@ -108,7 +109,7 @@ impl DeviceRank {
         self.twin(buffer).map(|(_, address)| (address, buffer.len()))
     }
 
-    fn start(&self, request: Request<'_>) -> Result<(), CommError> {
+    fn placed<'r>(&self, request: Request<'r>) -> Result<Request<'r, DeviceBuffers>, CommError> {
         let Request { collective, data_type, op, root, source, count, buffers, counts } = request;
         let buffers = match buffers {
             Buffers::Separate { input, output } => {
@@ -116,9 +117,13 @@ impl DeviceRank {
             }
             Buffers::InPlace(buffer) => DeviceBuffers::InPlace(self.place(buffer)?),
         };
-        let request = Request { collective, data_type, op, root, source, count, buffers, counts };
+        Ok(Request { collective, data_type, op, root, source, count, buffers, counts })
+    }
+
+    fn start(&self, requests: Vec<Request<'_>>) -> Result<(), CommError> {
+        let requests = requests.into_iter().map(|request| self.placed(request)).collect::<Result<_, _>>()?;
         // SAFETY: twins live as long as this rank, which waits for its stream before it ends.
-        unsafe { self.devices.on(&self.stream).run(request) }.map(drop).map_err(failed)
+        unsafe { self.devices.on(&self.stream).run_all(requests) }.map(drop).map_err(failed)
     }
 }
 
@@ -170,12 +175,12 @@ impl Comm for DeviceRank {
             Buffers::Separate { input, output } if self.place(input).is_err() || self.place(output).is_err() => {
                 self.comm.run(request).map_err(failed)
             }
-            _ => self.start(request),
+            _ => self.start(vec![request]),
         }
     }
 
     fn run_group(&self, requests: Vec<Request<'_>>) -> Result<(), CommError> {
-        requests.into_iter().try_for_each(|request| self.start(request))
+        self.start(requests)
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -187,6 +192,10 @@ impl Comm for DeviceRank {
         let first = storage.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         let buffer = Buffer { storage, first, bytes };
         let memory = DeviceVec::zeroed(&self.device, bytes + ALIGNMENT).map_err(failed)?;
+        if self.registers {
+            // It stays registered until the rank ends.
+            let _ = self.devices.register(&memory).map_err(failed)?;
+        }
         let address = memory.address().next_multiple_of(ALIGNMENT as u64);
         let twin = Twin { start: buffer.as_ptr().addr(), bytes, memory: Mutex::new(memory), address };
         self.twins.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(twin));

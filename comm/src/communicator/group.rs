@@ -133,7 +133,7 @@ impl<'c, 'b> Group<'c, 'b> {
         let mut ready = Vec::new();
         for (place, Group { comm, requests }) in groups.into_iter().enumerate() {
             comm.after_devices()?;
-            for request in join_own_messages(requests, comm.rank())? {
+            for request in join_own_messages(requests, comm.rank(), one_message)? {
                 ready.push((place, comm, comm.prepare(request)?));
             }
         }
@@ -155,12 +155,7 @@ impl<'c, 'b> Group<'c, 'b> {
     /// As [`Group::run`], for who knows that no call over memory of devices comes before.
     pub(crate) fn run_now(self) -> Result<()> {
         let Group { comm, requests } = self;
-        let mut requests = join_own_messages(requests, comm.rank(), |send, recv| match (send, recv) {
-            (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => {
-                Ok(Buffers::Separate { input, output })
-            }
-            apart => Err(apart),
-        })?;
+        let mut requests = join_own_messages(requests, comm.rank(), one_message)?;
         if requests.is_empty() {
             return Ok(());
         }
@@ -175,6 +170,17 @@ impl<'c, 'b> Group<'c, 'b> {
         }
         let calls: Vec<_> = prepared.into_iter().map(|call| comm.activate(call, None)).collect();
         comm.inner.engine.run(calls)
+    }
+}
+
+/// The buffers of a message whose two halves have these.
+fn one_message<'b>(
+    send: Buffers<'b>,
+    recv: Buffers<'b>,
+) -> std::result::Result<Buffers<'b>, (Buffers<'b>, Buffers<'b>)> {
+    match (send, recv) {
+        (Buffers::Separate { input, .. }, Buffers::Separate { output, .. }) => Ok(Buffers::Separate { input, output }),
+        apart => Err(apart),
     }
 }
 

@@ -113,7 +113,7 @@ fn a_bad_file_is_an_error_where_it_is_named_and_ignored_in_the_usual_place() {
     let sound = odd_profile("inproc", 2, ODD).text();
     let bad = [
         ("broken.json", sound[..100].to_owned(), "not a profile"),
-        ("later.json", sound.replace("\"format\": 1", "\"format\": 9"), "format 9"),
+        ("later.json", sound.replace("\"format\": 2", "\"format\": 9"), "format 9"),
         ("unknown.json", sound.replace(ODD, "four_level"), "no row \"four_level\""),
     ];
     let mut paths: Vec<(PathBuf, &str)> =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
@@ -142,9 +143,11 @@ void Messages::finish(const std::shared_ptr<Receive>& receive, int source, std::
   receive->source = source;
   receive->error = error;
   changed_.notify_all();
-  if (receive->ended) {
+  // It may hold what holds the receive.
+  const auto ended = std::exchange(receive->ended, nullptr);
+  if (ended) {
     lock.unlock();
-    receive->ended(source, error);
+    ended(source, error);
     lock.lock();
   }
 }

@@ -117,7 +117,7 @@ class ReceiveWork : public Work {
       if (messages_->await(receive, source_, limit)) {
         return Work::await(kNoTimeout);
       }
-      receive->ended(-1, late(limit));
+      giveUp(limit);
       return true;
     }
     if (Work::await(limit)) {
@@ -127,13 +127,15 @@ class ReceiveWork : public Work {
       // It is being received.
       return Work::await(kNoTimeout);
     }
-    receive->ended(-1, late(limit));
+    giveUp(limit);
     return true;
   }
 
  private:
-  std::exception_ptr late(Milliseconds limit) const {
-    return communicator_->error("recv: Timed out : waited " + std::to_string(limit.count()) + " ms for a message from " + from_);
+  // The receive is withdrawn: nobody else calls what it ends with.
+  void giveUp(Milliseconds limit) {
+    const auto ended = std::exchange(receive->ended, nullptr);
+    ended(-1, communicator_->error("recv: Timed out : waited " + std::to_string(limit.count()) + " ms for a message from " + from_));
   }
 
   std::shared_ptr<Communicator> communicator_;

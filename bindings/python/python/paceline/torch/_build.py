@@ -96,7 +96,7 @@ def build(verbose: bool = False) -> types.ModuleType:
         raise BuildError(
             f"the folder {folder} for what is compiled can't be made: {error}; set PACELINE_TORCH_CACHE to one that can"
         ) from error
-    with open(folder / "lock", "w", encoding="utf-8") as lock:
+    with open(folder / "build.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             _compile(folder, verbose)

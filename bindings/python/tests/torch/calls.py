@@ -175,6 +175,8 @@ def messages(me: int, n: int) -> None:
         assert seen == set(range(1, n))
     else:
         dist.send(torch.full((2,), float(me)), 0)
+    # Whoever takes from any rank must not get what follows.
+    dist.barrier()
     arriving = torch.empty(5)
     works = dist.batch_isend_irecv(
         [dist.P2POp(dist.irecv, arriving, left), dist.P2POp(dist.isend, torch.full((5,), float(me)), right)]

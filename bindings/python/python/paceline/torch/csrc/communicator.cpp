@@ -46,7 +46,8 @@ Communicator::Communicator(Membership membership, const std::string& key) : memb
     std::memcpy(id.internal, bytes.data(), bytes.size());
   }
   pclConfig_t config = PCL_CONFIG_INITIALIZER;
-  config.name = membership_.name.c_str();
+  const auto name = membership_.name.empty() ? "" : "group " + membership_.name;
+  config.name = name.c_str();
   config.timeoutMs = static_cast<uint64_t>(membership_.timeout.count());
   config.initTimeoutMs = config.timeoutMs;
   pclComm_t made = nullptr;

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import paceline.torch  # noqa: F401
 
-SIZES = [8 << (3 * step) for step in range(7)] + [64 << 20]
+SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 
 
 def seconds_per_call(group: dist.ProcessGroup, tensor: torch.Tensor, calls: int, is_async: bool) -> float:

@@ -27,6 +27,7 @@ ARGUMENTS.add_argument("--exact", action="store_true", help="names of --only are
 ARGUMENTS.add_argument("--part", default="0/1", help="i/n: every n-th test, beginning with the i-th")
 ARGUMENTS.add_argument("--ranks", default="3")
 ARGUMENTS.add_argument("--limit", default="60", help="seconds for each test")
+ARGUMENTS.add_argument("--again", help="only tests that the output says were skipped for a reason with this in it")
 ARGUMENTS.add_argument("--missing", action="store_true", help="only tests that the output has nothing about")
 
 
@@ -90,7 +91,7 @@ class Results(unittest.TextTestResult):
 
     def note(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
         name = test.id().rsplit(".", 1)[-1]
-        self.known[name] = {"outcome": outcome, "seconds": round(time.monotonic() - self.began, 1), "text": text}
+        self.known[name] = {"outcome": outcome, "ranks": os.environ["WORLD_SIZE"], "seconds": round(time.monotonic() - self.began, 1), "text": text}
         if self.output:
             self.output.write_text(json.dumps(self.known, indent=1, sort_keys=True))
         print(f"{outcome:7} {self.known[name]['seconds']:6} {name} {text.splitlines()[-1] if text else ''}", flush=True)
@@ -132,6 +133,9 @@ def main() -> int:
     Results.output = arguments.output
     if arguments.output and arguments.output.exists():
         Results.known = json.loads(arguments.output.read_text())
+    if arguments.again:
+        skipped = {name for name, result in Results.known.items() if result["outcome"] == "skipped"}
+        names = [name for name in names if name in skipped and arguments.again in str(Results.known[name]["text"])]
     if arguments.missing:
         names = [name for name in names if name not in Results.known]
     tests = unittest.TestSuite(suite(name) for name in names)

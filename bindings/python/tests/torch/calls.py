@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from datetime import timedelta
 
 import torch
@@ -238,7 +239,9 @@ def main() -> None:
         part(me, n)
         dist.barrier()
     dist.destroy_process_group()
-    print(json.dumps({"rank": me, "size": n, "process": os.getpid()}), flush=True)
+    # In one piece: ranks share the pipe.
+    sys.stdout.write(json.dumps({"rank": me, "size": n, "process": os.getpid()}) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -179,7 +179,9 @@ def main() -> None:
     else:
         losses = checkpoint(model, data)
     dist.barrier()
-    print(json.dumps({"rank": me, "losses": losses, "times": times}), flush=True)
+    # In one piece: ranks share the pipe.
+    sys.stdout.write(json.dumps({"rank": me, "losses": losses, "times": times}) + "\n")
+    sys.stdout.flush()
     dist.destroy_process_group()
 
 

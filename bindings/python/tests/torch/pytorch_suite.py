@@ -27,6 +27,7 @@ ARGUMENTS.add_argument("--exact", action="store_true", help="names of --only are
 ARGUMENTS.add_argument("--part", default="0/1", help="i/n: every n-th test, beginning with the i-th")
 ARGUMENTS.add_argument("--ranks", default="3")
 ARGUMENTS.add_argument("--limit", default="60", help="seconds for each test")
+ARGUMENTS.add_argument("--allow", nargs="*", default=[], help="tests that may fail")
 ARGUMENTS.add_argument("--again", help="only tests that the output says were skipped for a reason with this in it")
 ARGUMENTS.add_argument("--missing", action="store_true", help="only tests that the output has nothing about")
 
@@ -141,7 +142,8 @@ def main() -> int:
     tests = unittest.TestSuite(suite(name) for name in names)
     with open(os.devnull, "w", encoding="utf-8") as quiet:
         outcome = unittest.TextTestRunner(stream=quiet, resultclass=Results).run(tests)
-    failed = len(outcome.failures) + len(outcome.errors)
+    failures = [test.id().rsplit(".", 1)[-1] for test, _ in (*outcome.failures, *outcome.errors)]
+    failed = len([name for name in failures if name not in arguments.allow])
     print(f"{outcome.testsRun} tests, {failed} failed, {len(outcome.skipped)} skipped")
     return 1 if failed else 0
 

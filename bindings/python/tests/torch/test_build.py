@@ -31,21 +31,31 @@ def test_a_cache_that_cannot_be_made_is_named(tmp_path: pathlib.Path) -> None:
     assert "set PACELINE_TORCH_CACHE" in done.stderr
 
 
-def test_processes_compile_once(tmp_path: pathlib.Path) -> None:
-    # A compiler that only counts: the real one takes minutes.
-    program = """
-import pathlib, sys, time
+# A compiler that only counts: the real one takes minutes.
+COUNTING = """
+import time
 from paceline.torch import _build
 def compile(folder, verbose):
+    assert not (folder / "lock").exists()
     with open(folder / "count", "a") as count:
         count.write("x")
     time.sleep(0.5)
 _build._compile = compile
 _build._import = lambda path: path
-_build.build()
 """
-    started = [
-        subprocess.Popen([sys.executable, "-c", program], env=environment(PACELINE_TORCH_CACHE=str(tmp_path))) for _ in range(3)
-    ]
-    assert [process.wait() for process in started] == [0, 0, 0]
-    assert [path.read_text() for path in tmp_path.glob("*/count")] == ["x"]
+
+
+def counts(program: str, processes: int, cache: pathlib.Path) -> list[str]:
+    command = [sys.executable, "-c", COUNTING + program]
+    started = [subprocess.Popen(command, env=environment(PACELINE_TORCH_CACHE=str(cache))) for _ in range(processes)]
+    assert [process.wait() for process in started] == [0] * processes
+    return [path.read_text() for path in cache.glob("*/count")]
+
+
+def test_processes_compile_once(tmp_path: pathlib.Path) -> None:
+    assert counts("_build.build()", 3, tmp_path) == ["x"]
+
+
+def test_what_a_killed_process_leaves_holds_nobody_up(tmp_path: pathlib.Path) -> None:
+    program = "folder = _build.cache() / _build._key(); folder.mkdir(); (folder / 'lock').touch(); _build.build()"
+    assert counts(program, 1, tmp_path) == ["x"]

@@ -1,4 +1,4 @@
-"""A rank of a job in which rank 1 dies, or stops, in the middle: ``lost.py killed|stuck SECONDS``."""
+"""A rank of a job in which rank 1 dies, stops, or calls something else, in the middle: ``lost.py killed|stuck|mismatch SECONDS``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ def main() -> None:
         if me == 1 and turn == 5:
             if how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(1000)
+            if how == "stuck":
+                time.sleep(1000)
+        length = 7 if how == "mismatch" and me == 1 and turn == 5 else 100_000
         began = time.monotonic()
         try:
             if how == "stuck" and turn % 2:
-                dist.all_reduce(torch.ones(100_000), async_op=True).wait()
+                dist.all_reduce(torch.ones(length), async_op=True).wait()
             else:
-                dist.all_reduce(torch.ones(100_000))
+                dist.all_reduce(torch.ones(length))
         except dist.DistBackendError as error:
             print(f"raised after {time.monotonic() - began:.2f} s: {error}", flush=True)
             os._exit(3)

@@ -51,3 +51,9 @@ def test_every_rank_names_the_one_that_is_lost(how: str, seconds: float, limit: 
         text = output[output.index("raised after") :]
         assert float(re.search(r"after ([\d.]+) s", text)[1]) < limit, text
         assert "rank 1" in text, text
+
+
+def test_ranks_that_call_different_things_all_raise() -> None:
+    for status, output in ends(processes(3, "lost.py", "mismatch", "20"), 60):
+        assert status == 3, output
+        assert "100000" in output and "7" in output and "rank 1" in output, output

@@ -153,6 +153,8 @@ def moves(me: int, n: int) -> None:
 
 
 def messages(me: int, n: int) -> None:
+    if n == 1:
+        return
     right, left = (me + 1) % n, (me - 1) % n
     for count in (0, 1, 28, 29, 100_000):
         works = [
@@ -223,10 +225,11 @@ def groups(me: int, n: int) -> None:
     dist.all_reduce(torch.ones(3))
     work.wait()
     same(tensor, torch.full((3,), float(n)))
-    part = dist.split_group(split_ranks=[list(range(n // 2)), list(range(n // 2, n))])
-    tensor = torch.ones(1)
-    dist.all_reduce(tensor, group=part)
-    assert tensor.item() == dist.get_world_size(part)
+    if n > 1:
+        part = dist.split_group(split_ranks=[list(range(n // 2)), list(range(n // 2, n))])
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=part)
+        assert tensor.item() == dist.get_world_size(part)
     dist.monitored_barrier()
     dist.destroy_process_group(twin)
 

@@ -13,7 +13,7 @@ from ranks import ends, processes, torchrun  # noqa: E402
 STEPS = "6"
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all_calls_give_what_they_must(ranks: int) -> None:
     assert [line["rank"] for line in torchrun(ranks, "calls.py")] == list(range(ranks))
 

@@ -34,7 +34,7 @@ def _key() -> str:
     import torch
 
     digest = hashlib.sha256()
-    for part in (torch.__version__, str(torch.version.git_version), sys.implementation.cache_tag, str(sys.abiflags)):
+    for part in (torch.__version__, str(torch.version.git_version), str(sys.implementation.cache_tag), sys.abiflags):
         digest.update(part.encode() + b"\0")
     for path in [*_SOURCES, *_HEADERS]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

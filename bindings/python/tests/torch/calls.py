@@ -199,6 +199,9 @@ def messages(me: int, n: int) -> None:
 
 
 def futures(me: int, n: int) -> None:
+    if n > 1 and me == 0:
+        # Received after the futures below have ended; nobody waits for it.
+        dist.isend(torch.ones(2_000_000), 1, tag=5).get_future()
     tensors = [torch.full((1000,), float(me)) for _ in range(10)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     doubled = [work.get_future().then(lambda future: future.value()[0] * 2) for work in works]
@@ -208,6 +211,10 @@ def futures(me: int, n: int) -> None:
         work.wait()
         assert work.is_completed() and work.is_success()
         same(work.result()[0], torch.full((1000,), n * (n - 1) / 2))
+    if n > 1 and me == 1:
+        late = torch.empty(2_000_000)
+        dist.recv(late, 0, tag=5)
+        same(late, torch.ones(2_000_000))
     # Nobody waits, and the tensor's name is gone.
     dist.all_reduce(torch.ones(1_000_000), async_op=True)
     dist.barrier()
@@ -241,6 +248,11 @@ def main() -> None:
     for part in (reductions, moves, messages, futures, groups):
         part(me, n)
         dist.barrier()
+    for _ in range(3):
+        # The same names in the same store.
+        dist.destroy_process_group()
+        dist.init_process_group("paceline", timeout=timedelta(seconds=60))
+        groups(me, n)
     dist.destroy_process_group()
     # In one piece: ranks share the pipe.
     sys.stdout.write(json.dumps({"rank": me, "size": n, "process": os.getpid()}) + "\n")

@@ -27,6 +27,9 @@ Backend::Backend(Membership membership)
       communicator_(std::make_shared<Communicator>(membership, "paceline")),
       reaper_(std::make_shared<Reaper>()),
       messages_(std::make_shared<Messages>(communicator_)) {
+  for (int rank = 0; rank < size_; ++rank) {
+    senders_.push_back(std::make_shared<Reaper>());
+  }
   options_->group_name = membership.name;
   options_->global_ranks_in_group.assign(membership.globalRanks.begin(), membership.globalRanks.end());
   init();
@@ -117,6 +120,9 @@ void Backend::shutdown() {
     staged_->close();
   }
   reaper_->stop();
+  for (const auto& sender : senders_) {
+    sender->stop();
+  }
 }
 
 Milliseconds Backend::timeoutOf(Milliseconds given) const {

@@ -107,6 +107,8 @@ class Backend : public c10d::Backend {
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Reaper> reaper_;
   std::shared_ptr<Messages> messages_;
+  // For messages that leave, one for each target: they end when others receive them, and must not hold up each other or calls.
+  std::vector<std::shared_ptr<Reaper>> senders_;
   // For calls that are several calls of the library, whose sizes follow from each other: made at the first.
   std::shared_ptr<Communicator> staged_;
   std::shared_ptr<Reaper> stagedReaper_;

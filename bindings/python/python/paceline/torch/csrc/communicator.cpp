@@ -56,6 +56,14 @@ Communicator::Communicator(Membership membership, const std::string& key) : memb
     std::rethrow_exception(error(result, "joining"));
   }
   handle_ = made;
+  if (membership_.rank == 0 && membership_.size > 1) {
+    // All have joined, so all have read it. The next group of this name, made when this one is gone, must not find it.
+    try {
+      membership_.store->deleteKey(key);
+    } catch (const std::exception&) {
+      // Some stores can't: names are used once there.
+    }
+  }
 }
 
 Communicator::~Communicator() {

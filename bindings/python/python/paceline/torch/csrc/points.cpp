@@ -155,7 +155,7 @@ WorkPtr Backend::send(Tensors& tensors, int target, int tag) {
   TORCH_CHECK(tag >= 0, "send: Tag must be nonnegative, not ", tag);
   TORCH_CHECK(target != rank_, "send: to this rank itself");
   auto flat = tensor.contiguous();
-  auto work = c10::make_intrusive<SendWork>(rank_, tensors, sequence_.load(), flat, communicator_, reaper_);
+  auto work = c10::make_intrusive<SendWork>(rank_, tensors, sequence_.load(), flat, communicator_, senders_[target]);
   work->begin(messages_->startSend(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes(), target, tag,
                                    options_->timeout, work->header()));
   return work;

@@ -163,7 +163,11 @@ void Reaper::run() {
     auto task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    task();
+    try {
+      task();
+    } catch (...) {
+      // Errors of calls are in their works. What else callbacks throw has nobody to go to.
+    }
     // What it holds may be the last hold on tensors.
     task = nullptr;
     lock.lock();

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--async", dest="is_async", action="store_true", help="async_op=True, and wait() at once")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
-    parser.add_argument("--seconds", type=float, default=0.05, help="for each cell of a round")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each cell of a round, about")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -48,9 +48,12 @@ def main() -> None:
         tensor = torch.zeros(size // 4)
         calls = {}
         for name, group in groups.items():
-            once = min(seconds_per_call(group, tensor, 2, arguments.is_async) for _ in range(3))
-            # The same on all ranks, because what was measured is the slowest's.
-            calls[name] = int(min(max(arguments.seconds / once, 2), 2000))
+            # So many that how late ranks leave the barrier doesn't count. The same on all ranks: what is measured is the slowest's.
+            count, taken = 2, 0.0
+            while taken * count < arguments.seconds / 2 and count < 10_000:
+                count *= 2
+                taken = seconds_per_call(group, tensor, count, arguments.is_async)
+            calls[name] = count
         times: dict[str, list[float]] = {name: [] for name in groups}
         for _ in range(arguments.rounds):
             for name, group in groups.items():

@@ -61,7 +61,9 @@ def main() -> None:
         ratios = [theirs / ours for theirs, ours in zip(times["gloo"], times["paceline"], strict=True)]
         if dist.get_rank() == 0:
             gloo, ours = (statistics.median(times[name]) * 1e6 for name in groups)
-            print(f"{size:10} {gloo:10.1f} {ours:10.1f} {statistics.median(ratios):7.1f} {min(ratios):7.1f}", flush=True)
+            print(
+                f"{size:10} {gloo:10.1f} {ours:10.1f} {statistics.median(ratios):7.1f} {min(ratios):7.1f}", flush=True
+            )
     dist.barrier(groups["paceline"])
     dist.destroy_process_group()
 

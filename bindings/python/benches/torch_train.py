@@ -1,6 +1,6 @@
 """Time per step of DDP and FSDP2 on a GPT of nanoGPT's small size, paceline against gloo, run by run in turns.
 
-    python torch_train.py [--ranks 2] [--rounds 3] [--steps 12] [--width 384] [--layers 6]
+python torch_train.py [--ranks 2] [--rounds 3] [--steps 12] [--width 384] [--layers 6]
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main() -> None:
                 size = [str(number) for number in (arguments.steps, arguments.width, arguments.layers)]
                 lines = torchrun(arguments.ranks, "train.py", way, backend, *size, seconds=600)
                 # The first steps make buckets and buffers.
-                found.append(statistics.median(max(step) for step in zip(*(line["times"][2:] for line in lines), strict=True)))
+                found.append(
+                    statistics.median(max(step) for step in zip(*(line["times"][2:] for line in lines), strict=True))
+                )
                 losses[backend] = [line["losses"] for line in lines]
         apart = max(
             abs(ours - theirs)
@@ -36,7 +38,10 @@ def main() -> None:
             for ours, theirs in zip(mine, other, strict=True)
         )
         gloo, ours = (statistics.median(found) * 1e3 for found in medians.values())
-        print(f"{way}, {arguments.ranks} ranks: gloo {gloo:.1f} ms, paceline {ours:.1f} ms, ratio {gloo / ours:.2f}; losses apart by {apart:.1e}", flush=True)
+        print(
+            f"{way}, {arguments.ranks} ranks: gloo {gloo:.1f} ms, paceline {ours:.1f} ms, ratio {gloo / ours:.2f}; losses apart by {apart:.1e}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

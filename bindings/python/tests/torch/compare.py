@@ -45,7 +45,14 @@ def lists(gloo: dict, paceline: dict) -> tuple[str, int]:
                 lines.append(f"| `{name}` | {cause} |")
             lines.append("")
     for title, group in (("Pass with both", both), ("Skipped with both", skipped)):
-        lines += [f"<details><summary>{title}</summary>", "", ", ".join(f"`{name}`" for name in sorted(group)), "", "</details>", ""]
+        lines += [
+            f"<details><summary>{title}</summary>",
+            "",
+            ", ".join(f"`{name}`" for name in sorted(group)),
+            "",
+            "</details>",
+            "",
+        ]
     return "\n".join(lines), len(unexplained)
 
 

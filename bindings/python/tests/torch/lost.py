@@ -1,4 +1,4 @@
-"""A rank of a job in which rank 1 dies, stops, or calls something else, in the middle: ``lost.py killed|stuck|mismatch SECONDS``."""
+"""A rank of a job in which rank 1 dies, stops, or calls something else: ``lost.py killed|stuck|mismatch SECONDS``."""
 
 from __future__ import annotations
 

@@ -92,7 +92,12 @@ class Results(unittest.TextTestResult):
 
     def note(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
         name = test.id().rsplit(".", 1)[-1]
-        self.known[name] = {"outcome": outcome, "ranks": os.environ["WORLD_SIZE"], "seconds": round(time.monotonic() - self.began, 1), "text": text}
+        self.known[name] = {
+            "outcome": outcome,
+            "ranks": os.environ["WORLD_SIZE"],
+            "seconds": round(time.monotonic() - self.began, 1),
+            "text": text,
+        }
         if self.output:
             self.output.write_text(json.dumps(self.known, indent=1, sort_keys=True))
         print(f"{outcome:7} {self.known[name]['seconds']:6} {name} {text.splitlines()[-1] if text else ''}", flush=True)
@@ -125,8 +130,10 @@ def main() -> int:
     suite = suite_class(arguments.backend)
     names = unittest.TestLoader().getTestCaseNames(suite)
     if arguments.only:
-        matches = (lambda name: name in arguments.only) if arguments.exact else (
-            lambda name: any(text in name for text in arguments.only)
+        matches = (
+            (lambda name: name in arguments.only)
+            if arguments.exact
+            else (lambda name: any(text in name for text in arguments.only))
         )
         names = [name for name in names if matches(name)]
     part, parts = map(int, arguments.part.split("/"))

@@ -24,7 +24,15 @@ def python_path() -> str:
 def torchrun(ranks: int, script: str, *arguments: str, seconds: float = 120) -> list[dict]:
     """Runs ``script`` under torchrun; the lines of JSON that ranks have printed, in order of their member ``rank``."""
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(HERE / script), *arguments],
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={ranks}",
+            str(HERE / script),
+            *arguments,
+        ],
         env=environment(),
         capture_output=True,
         text=True,
@@ -45,7 +53,11 @@ def processes(ranks: int, script: str, *arguments: str) -> list[subprocess.Popen
         subprocess.Popen(
             [sys.executable, str(HERE / script), *arguments],
             env=environment(
-                RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+                RANK=str(rank),
+                LOCAL_RANK=str(rank),
+                WORLD_SIZE=str(ranks),
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
             ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,7 @@
-"""Trains a small GPT by one of PyTorch's ways, and prints the losses. Run by torchrun: ``train.py WAY BACKEND [STEPS] [WIDTH]``."""
+"""Trains a small GPT by one of PyTorch's ways, and prints the losses.
+
+Run by torchrun: ``train.py WAY BACKEND [STEPS] [WIDTH] [LAYERS]``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The backend ``paceline`` of ``torch.distributed``.
 
-Importing this registers it: ``torch.distributed.init_process_group("paceline")`` and ``new_group(backend="paceline")`` work
-then, and so does what is built on them. ``docs/torch.md`` has the rest.
+Importing this registers it: ``torch.distributed.init_process_group("paceline")`` and
+``new_group(backend="paceline")`` work then, and so does what is built on them. ``docs/torch.md`` has the rest.
 
 The backend is in C++ and is compiled for the PyTorch that is installed, when the first group is made, or before by
 ``python -m paceline.torch build``.

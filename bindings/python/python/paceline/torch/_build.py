@@ -99,7 +99,8 @@ def build(verbose: bool = False) -> types.ModuleType:
     with open(folder / "build.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            # PyTorch's own lock, which a process that was killed here before would have left, and which is waited for without end.
+            # PyTorch's own lock, which a process that was killed here before has left, and which would be waited for
+            # without end.
             (folder / "lock").unlink(missing_ok=True)
             _compile(folder, verbose)
             done.touch()

@@ -82,7 +82,8 @@ std::vector<int64_t> Backend::ranksInJob() const {
   return ranks;
 }
 
-c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& ranks,
                                                  const c10::intrusive_ptr<Options>& opts) {
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) {
@@ -194,8 +195,8 @@ WorkPtr Backend::launch(Calls calls, Milliseconds given, bool isAsync) {
   running->handle = started;
   running->kept = std::move(calls.kept);
   running->after = std::move(calls.after);
-  return c10::make_intrusive<CallWork>(rank_, calls.type, calls.title, std::move(calls.outputs), sequence, std::move(running),
-                                       reaper_);
+  return c10::make_intrusive<CallWork>(rank_, calls.type, calls.title, std::move(calls.outputs), sequence,
+                                       std::move(running), reaper_);
 }
 
 }  // namespace paceline

@@ -57,7 +57,8 @@ class Backend : public c10d::Backend {
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_single(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
 
   // sparse.cpp
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
@@ -89,13 +90,14 @@ class Backend : public c10d::Backend {
   pclCall_t call(pclCollective_t collective) const;
   pclCall_t moving(pclCollective_t collective, at::ScalarType type, size_t count) const;
   // A call that reduces `count` elements: by the library, or, if that has no such operator, nothing.
-  std::optional<pclCall_t> reducing(pclCollective_t collective, at::ScalarType type, const c10d::ReduceOp& op, size_t count,
-                                    Calls& calls) const;
+  std::optional<pclCall_t> reducing(pclCollective_t collective, at::ScalarType type, const c10d::ReduceOp& op,
+                                    size_t count, Calls& calls) const;
   WorkPtr foldAll(Calls calls, const at::Tensor& input, const at::Tensor& output, const c10d::ReduceOp& op, int root,
                   Milliseconds timeout, bool isAsync);
   void addReduceScatter(Calls& calls, const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
   void addAllGather(Calls& calls, const at::Tensor& output, const at::Tensor& input);
-  void addAllGatherLists(Calls& calls, std::vector<std::function<void()>>& copies, const Tensors& outputs, const at::Tensor& input);
+  void addAllGatherLists(Calls& calls, std::vector<std::function<void()>>& copies, const Tensors& outputs,
+                         const at::Tensor& input);
   WorkPtr startReceive(Tensors& tensors, const std::vector<int>& sources, int tag, c10d::OpType type, const char* title,
                        const std::string& from);
   void checkRoot(int64_t root, const char* call) const;
@@ -107,7 +109,8 @@ class Backend : public c10d::Backend {
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Reaper> reaper_;
   std::shared_ptr<Messages> messages_;
-  // For messages that leave, one for each target: they end when others receive them, and must not hold up each other or calls.
+  // For messages that leave, one for each target: they end when others receive them, and must not hold up each other or
+  // calls.
   std::vector<std::shared_ptr<Reaper>> senders_;
   // For calls that are several calls of the library, whose sizes follow from each other: made at the first.
   std::shared_ptr<Communicator> staged_;

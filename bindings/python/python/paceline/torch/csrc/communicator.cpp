@@ -10,8 +10,7 @@ namespace paceline {
 namespace {
 
 std::exception_ptr distError(const std::string& text) {
-  return std::make_exception_ptr(
-      c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
+  return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
 }
 
 // What rank 0 puts into the store when it can't open a place to meet; a unique id is longer.
@@ -41,7 +40,8 @@ Communicator::Communicator(Membership membership, const std::string& key) : memb
     membership_.store->wait({key}, membership_.timeout);
     const auto bytes = membership_.store->get(key);
     if (bytes.size() != sizeof(id.internal)) {
-      std::rethrow_exception(distError("rank 0 has opened no place to meet: " + std::string(bytes.begin(), bytes.end())));
+      std::rethrow_exception(
+          distError("rank 0 has opened no place to meet: " + std::string(bytes.begin(), bytes.end())));
     }
     std::memcpy(id.internal, bytes.data(), bytes.size());
   }
@@ -110,7 +110,8 @@ std::exception_ptr Communicator::error(pclResult_t result, const char* what) con
     text = functions.pclGetLastError(handle_);
   }
   std::ostringstream message;
-  message << what << ": " << (result == pclTimeout ? "Timed out in the call: " : "") << (text.empty() ? functions.pclGetErrorString(result) : text.c_str());
+  message << what << ": " << (result == pclTimeout ? "Timed out in the call: " : "")
+          << (text.empty() ? functions.pclGetErrorString(result) : text.c_str());
   // The text counts in ranks of the group, which may have others in the job.
   std::vector<int> peers(membership_.size);
   size_t count = 0;
@@ -121,7 +122,8 @@ std::exception_ptr Communicator::error(pclResult_t result, const char* what) con
     for (size_t i = 0; i < std::min(count, peers.size()); ++i) {
       const auto at = static_cast<size_t>(peers[i]);
       if (at < membership_.globalRanks.size() && membership_.globalRanks[at] != peers[i]) {
-        message << (isFirst ? "; in the job: " : ", ") << "rank " << peers[i] << " is rank " << membership_.globalRanks[at];
+        message << (isFirst ? "; in the job: " : ", ") << "rank " << peers[i] << " is rank "
+                << membership_.globalRanks[at];
         isFirst = false;
       }
     }

@@ -29,26 +29,27 @@ void keep(Calls& calls, const Tensors& tensors) {
 }
 
 // How many rows go where: what all_to_all_single is given, or equal parts.
-std::vector<size_t> splitsOf(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size, const char* which) {
+std::vector<size_t> splitsOf(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size,
+                             const char* which) {
   const auto rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto row = rows == 0 ? 0 : tensor.numel() / rows;
   std::vector<size_t> counts(size);
   if (splits.empty()) {
-    TORCH_CHECK(rows % size == 0, "all_to_all_single: ", which, " tensor's dim 0 does not divide equally across group size ",
-                size, ": ", rows);
+    TORCH_CHECK(rows % size == 0, "all_to_all_single: ", which,
+                " tensor's dim 0 does not divide equally across group size ", size, ": ", rows);
     std::fill(counts.begin(), counts.end(), static_cast<size_t>(rows / size * row));
     return counts;
   }
-  TORCH_CHECK(splits.size() == static_cast<size_t>(size), "all_to_all_single: Number of tensor splits not equal to group size: ",
-              splits.size(), " for ", size);
+  TORCH_CHECK(splits.size() == static_cast<size_t>(size),
+              "all_to_all_single: Number of tensor splits not equal to group size: ", splits.size(), " for ", size);
   int64_t sum = 0;
   for (int rank = 0; rank < size; ++rank) {
     TORCH_CHECK(splits[rank] >= 0, "all_to_all_single: a split is negative");
     sum += splits[rank];
     counts[rank] = static_cast<size_t>(splits[rank] * row);
   }
-  TORCH_CHECK(sum == rows, "all_to_all_single: Split sizes doesn't match total dim 0 size: ", which, " splits give ", sum, " of ",
-              rows);
+  TORCH_CHECK(sum == rows, "all_to_all_single: Split sizes doesn't match total dim 0 size: ", which, " splits give ",
+              sum, " of ", rows);
   return counts;
 }
 
@@ -76,9 +77,10 @@ void Backend::addAllGather(Calls& calls, const at::Tensor& output, const at::Ten
   checkDense(output, "all_gather_into_tensor");
   checkDense(input, "all_gather_into_tensor");
   checkSameType(output, input, "all_gather_into_tensor");
-  TORCH_CHECK(output.numel() == input.numel() * size_,
-              "all_gather_into_tensor: output tensor size must be equal to world_size times input tensor size, but has ",
-              output.numel(), " elements for ", size_, " times ", input.numel());
+  TORCH_CHECK(
+      output.numel() == input.numel() * size_,
+      "all_gather_into_tensor: output tensor size must be equal to world_size times input tensor size, but has ",
+      output.numel(), " elements for ", size_, " times ", input.numel());
   auto from = input.contiguous();
   auto into = output.contiguous();
   auto made = moving(pclCollAllGather, input.scalar_type(), input.numel());
@@ -116,8 +118,8 @@ WorkPtr Backend::all_gather_single_coalesced(Tensors& outputs, Tensors& inputs, 
 
 void Backend::addAllGatherLists(Calls& calls, std::vector<std::function<void()>>& copies, const Tensors& outputs,
                                 const at::Tensor& input) {
-  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_), "all_gather: invalid output tensor list size ", outputs.size(),
-              ", must be world size ", size_);
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_), "all_gather: invalid output tensor list size ",
+              outputs.size(), ", must be world size ", size_);
   checkDense(input, "all_gather");
   for (const auto& output : outputs) {
     checkDense(output, "all_gather");
@@ -161,17 +163,18 @@ WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::Al
 
 WorkPtr Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   // Of each rank, a tensor for each of the inputs.
-  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_), "all_gather_coalesced: output lists should be equal to world size");
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_),
+              "all_gather_coalesced: output lists should be equal to world size");
   TORCH_CHECK(!inputs.empty(), "all_gather_coalesced: requires non-empty input tensor list");
   Calls calls{c10d::OpType::ALLGATHER_COALESCED, "paceline:all_gather"};
   std::vector<std::function<void()>> copies;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors row;
     for (auto& list : outputs) {
-      TORCH_CHECK(list.size() == inputs.size(), "all_gather_coalesced: invalid output size: (expected length ", inputs.size(),
-                  ", got ", list.size(), ")");
-      TORCH_CHECK(list[i].sizes() == inputs[i].sizes(), "all_gather_coalesced: invalid size of output tensor at index ", i,
-                  ", which has ", list[i].sizes(), " for ", inputs[i].sizes());
+      TORCH_CHECK(list.size() == inputs.size(), "all_gather_coalesced: invalid output size: (expected length ",
+                  inputs.size(), ", got ", list.size(), ")");
+      TORCH_CHECK(list[i].sizes() == inputs[i].sizes(), "all_gather_coalesced: invalid size of output tensor at index ",
+                  i, ", which has ", list[i].sizes(), " for ", inputs[i].sizes());
       row.push_back(list[i]);
     }
     addAllGatherLists(calls, copies, row, inputs[i]);
@@ -199,12 +202,13 @@ WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::Gathe
   keep(calls, {from});
   if (rank_ == made.root) {
     TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(size_),
-                "gather: Incorrect output list size. Output list size should be ", size_, ", same as size of the process group.");
+                "gather: Incorrect output list size. Output list size should be ", size_,
+                ", same as size of the process group.");
     for (const auto& output : outputs[0]) {
       checkDense(output, "gather");
       checkSameType(output, input, "gather");
-      TORCH_CHECK(output.numel() == input.numel(), "gather: an output has ", output.numel(), " elements, but the input ",
-                  input.numel(), " (invalid tensor size)");
+      TORCH_CHECK(output.numel() == input.numel(), "gather: an output has ", output.numel(),
+                  " elements, but the input ", input.numel(), " (invalid tensor size)");
     }
     calls.outputs = outputs[0];
     keep(calls, outputs[0]);
@@ -264,12 +268,13 @@ WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::Scat
   }
   if (rank_ == made.root) {
     TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_),
-                "scatter: Incorrect input list size. Input list size should be ", size_, ", same as size of the process group.");
+                "scatter: Incorrect input list size. Input list size should be ", size_,
+                ", same as size of the process group.");
     for (const auto& input : inputs[0]) {
       checkDense(input, "scatter");
       checkSameType(output, input, "scatter");
-      TORCH_CHECK(output.numel() == input.numel(), "scatter: an input has ", input.numel(), " elements, but the output ",
-                  output.numel(), " (invalid tensor size)");
+      TORCH_CHECK(output.numel() == input.numel(), "scatter: an input has ", input.numel(),
+                  " elements, but the output ", output.numel(), " (invalid tensor size)");
     }
     auto from = areAdjacent(inputs[0]) ? startOf(inputs[0]) : joined(inputs[0]);
     made.sendbuff = from.const_data_ptr();
@@ -330,7 +335,8 @@ WorkPtr Backend::all_to_all_single(at::Tensor& output, at::Tensor& input, std::v
   auto made = moving(pclCollAlltoAll, input.scalar_type(), 0);
   made.sendbuff = from.const_data_ptr();
   made.recvbuff = into.data_ptr();
-  // Whether all parts are equal is the same on all ranks only if nobody gave splits, and a rank can't know that of others.
+  // Whether all parts are equal is the same on all ranks only if nobody gave splits, and a rank can't know that of
+  // others.
   made.sendcounts = leaving.data();
   made.recvcounts = arriving.data();
   calls.calls = {made};

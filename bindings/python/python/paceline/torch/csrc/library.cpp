@@ -20,9 +20,10 @@ void loadLibrary(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   TORCH_CHECK(handle != nullptr, "paceline's library can't be loaded: ", dlerror());
   Library found;
-#define PACELINE_LOOK_UP(name)                                                                                              \
-  found.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name));                                                   \
-  TORCH_CHECK(found.name != nullptr, path, " has no function " #name ": the package paceline is incomplete or another version's");
+#define PACELINE_LOOK_UP(name)                                            \
+  found.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
+  TORCH_CHECK(found.name != nullptr, path,                                \
+              " has no function " #name ": the package paceline is incomplete or another version's");
   PACELINE_FUNCTIONS(PACELINE_LOOK_UP)
 #undef PACELINE_LOOK_UP
   int version = 0;

@@ -1,7 +1,7 @@
 // The functions of paceline.h that are used here, looked up in the library that the package paceline has loaded.
 //
-// Nothing is linked against it: the extension is compiled on the user's machine, the library may lie anywhere, and a name
-// that is missing is an error that says so rather than one of the loader's.
+// Nothing is linked against it: the extension is compiled on the user's machine, the library may lie anywhere, and a
+// name that is missing is an error that says so rather than one of the loader's.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@
 
 namespace paceline {
 
-#define PACELINE_FUNCTIONS(X)                                                                                               \
-  X(pclGetVersion)                                                                                                          \
-  X(pclGetErrorString)                                                                                                      \
-  X(pclGetLastError)                                                                                                        \
-  X(pclGetLastErrorPeers)                                                                                                   \
-  X(pclGetUniqueId)                                                                                                         \
-  X(pclCommInitRankConfig)                                                                                                  \
-  X(pclCommDestroy)                                                                                                         \
-  X(pclCommRevoke)                                                                                                          \
-  X(pclCommGetAsyncError)                                                                                                   \
-  X(pclCommSetTimeout)                                                                                                      \
-  X(pclRedOpCreatePreMulSum)                                                                                                \
-  X(pclRedOpDestroy)                                                                                                        \
-  X(pclRun)                                                                                                                 \
-  X(pclStart)                                                                                                               \
-  X(pclWorkTest)                                                                                                            \
-  X(pclWorkWait)                                                                                                            \
-  X(pclWorkFree)                                                                                                            \
-  X(pclGroupStart)                                                                                                          \
-  X(pclGroupEnd)                                                                                                            \
+#define PACELINE_FUNCTIONS(X) \
+  X(pclGetVersion)            \
+  X(pclGetErrorString)        \
+  X(pclGetLastError)          \
+  X(pclGetLastErrorPeers)     \
+  X(pclGetUniqueId)           \
+  X(pclCommInitRankConfig)    \
+  X(pclCommDestroy)           \
+  X(pclCommRevoke)            \
+  X(pclCommGetAsyncError)     \
+  X(pclCommSetTimeout)        \
+  X(pclRedOpCreatePreMulSum)  \
+  X(pclRedOpDestroy)          \
+  X(pclRun)                   \
+  X(pclStart)                 \
+  X(pclWorkTest)              \
+  X(pclWorkWait)              \
+  X(pclWorkFree)              \
+  X(pclGroupStart)            \
+  X(pclGroupEnd)              \
   X(pclGroupEndStart)
 
 struct Library {
@@ -38,7 +38,8 @@ struct Library {
 #undef PACELINE_MEMBER
 };
 
-// Looks the functions up in the library at `path`. Throws if one is missing or the version is another than the header's.
+// Looks the functions up in the library at `path`. Throws if one is missing or the version is another than the
+// header's.
 void loadLibrary(const std::string& path);
 
 // Throws before `loadLibrary`.

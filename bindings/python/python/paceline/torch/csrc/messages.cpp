@@ -206,10 +206,11 @@ void Messages::takeOne(int source, Milliseconds timeout, Lock& lock) {
   } else if (fits) {
     finish(receive, source, nullptr, lock);
   } else if (receive) {
-    finish(receive, source,
-           communicator_->error("recv: the message from " + communicator_->nameOf(source) + " has " +
-                                std::to_string(header.bytes) + " bytes, but the tensor " + std::to_string(receive->bytes)),
-           lock);
+    finish(
+        receive, source,
+        communicator_->error("recv: the message from " + communicator_->nameOf(source) + " has " +
+                             std::to_string(header.bytes) + " bytes, but the tensor " + std::to_string(receive->bytes)),
+        lock);
   } else {
     incoming_[source].early[header.tag].push_back(std::move(apart));
     // Somebody may have asked for it while it came.

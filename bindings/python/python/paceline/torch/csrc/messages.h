@@ -1,8 +1,9 @@
 // Messages with tags over the library's, which have none: each begins with a header that says its tag and its length.
 //
-// Messages between two ranks come in the order sent. Whoever receives takes them off in that order, gives each to the earliest
-// receive of its tag, and keeps it where there is none. Taking off is done by one thread at a time for each source: by the one
-// that waits in a blocking receive, or by a thread of the source's own, which begins with the first started receive.
+// Messages between two ranks come in the order sent. Whoever receives takes them off in that order, gives each to the
+// earliest receive of its tag, and keeps it where there is none. Taking off is done by one thread at a time for each
+// source: by the one that waits in a blocking receive, or by a thread of the source's own, which begins with the first
+// started receive.
 #pragma once
 
 #include <condition_variable>
@@ -50,7 +51,8 @@ class Messages {
   // Sends and waits. Throws.
   void send(const char* data, size_t bytes, int target, Tag tag, Milliseconds timeout);
   // Starts a message: the works to wait for, in order. `header` lasts until they have ended.
-  std::vector<pclWork_t> startSend(const char* data, size_t bytes, int target, Tag tag, Milliseconds timeout, Header& header);
+  std::vector<pclWork_t> startSend(const char* data, size_t bytes, int target, Tag tag, Milliseconds timeout,
+                                   Header& header);
 
   void startReceive(const std::shared_ptr<Receive>& receive, const std::vector<int>& sources);
   // Waits for a started receive, and takes messages off meanwhile. False after the timeout: it is withdrawn then.

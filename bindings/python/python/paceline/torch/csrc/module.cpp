@@ -6,8 +6,9 @@
 
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeoutSeconds,
-                                         const std::string& name, const std::vector<int64_t>& globalRanks) {
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                         double timeoutSeconds, const std::string& name,
+                                         const std::vector<int64_t>& globalRanks) {
   paceline::Membership membership;
   membership.store = store;
   membership.rank = rank;

@@ -15,9 +15,10 @@ constexpr Tag ACKNOWLEDGED = Tag(1) << 41;
 // The work of a message that leaves.
 class SendWork : public Work {
  public:
-  SendWork(int rank, const Tensors& tensors, uint64_t sequence, at::Tensor flat, std::shared_ptr<Communicator> communicator,
-           std::shared_ptr<Reaper> reaper)
-      : Work(rank, c10d::OpType::SEND, "paceline:send", tensors, sequence), state_(std::make_shared<State>()),
+  SendWork(int rank, const Tensors& tensors, uint64_t sequence, at::Tensor flat,
+           std::shared_ptr<Communicator> communicator, std::shared_ptr<Reaper> reaper)
+      : Work(rank, c10d::OpType::SEND, "paceline:send", tensors, sequence),
+        state_(std::make_shared<State>()),
         reaper_(std::move(reaper)) {
     state_->flat = std::move(flat);
     state_->communicator = std::move(communicator);
@@ -101,9 +102,14 @@ class SendWork : public Work {
 class ReceiveWork : public Work {
  public:
   ReceiveWork(int rank, c10d::OpType type, const char* title, const Tensors& tensors, uint64_t sequence,
-              std::shared_ptr<Communicator> communicator, std::shared_ptr<Messages> messages, int source, std::string from, Milliseconds limit)
-      : Work(rank, type, title, tensors, sequence), communicator_(std::move(communicator)), messages_(std::move(messages)),
-        source_(source), from_(std::move(from)), limit_(limit) {}
+              std::shared_ptr<Communicator> communicator, std::shared_ptr<Messages> messages, int source,
+              std::string from, Milliseconds limit)
+      : Work(rank, type, title, tensors, sequence),
+        communicator_(std::move(communicator)),
+        messages_(std::move(messages)),
+        source_(source),
+        from_(std::move(from)),
+        limit_(limit) {}
 
   std::shared_ptr<Receive> receive;
 
@@ -135,7 +141,8 @@ class ReceiveWork : public Work {
   // The receive is withdrawn: nobody else calls what it ends with.
   void giveUp(Milliseconds limit) {
     const auto ended = std::exchange(receive->ended, nullptr);
-    ended(-1, communicator_->error("recv: Timed out : waited " + std::to_string(limit.count()) + " ms for a message from " + from_));
+    ended(-1, communicator_->error("recv: Timed out : waited " + std::to_string(limit.count()) +
+                                   " ms for a message from " + from_));
   }
 
   std::shared_ptr<Communicator> communicator_;
@@ -179,14 +186,14 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   return startReceive(tensors, sources, tag, c10d::OpType::RECVANYSOURCE, "paceline:recvAnySource", "any rank");
 }
 
-WorkPtr Backend::startReceive(Tensors& tensors, const std::vector<int>& sources, int tag, c10d::OpType type, const char* title,
-                              const std::string& from) {
+WorkPtr Backend::startReceive(Tensors& tensors, const std::vector<int>& sources, int tag, c10d::OpType type,
+                              const char* title, const std::string& from) {
   auto& tensor = only(tensors, "recv");
   checkDense(tensor, "recv");
   auto flat = tensor.contiguous();
   auto work = c10::make_intrusive<ReceiveWork>(rank_, type, title, tensors, sequence_.load(), communicator_, messages_,
-                                               sources.size() == 1 && type == c10d::OpType::RECV ? sources[0] : -1, from,
-                                               options_->timeout);
+                                               sources.size() == 1 && type == c10d::OpType::RECV ? sources[0] : -1,
+                                               from, options_->timeout);
   auto receive = std::make_shared<Receive>();
   receive->tag = static_cast<Tag>(tag);
   receive->data = static_cast<char*>(flat.data_ptr());
@@ -257,7 +264,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool waitAllRan
     }
     // Rank 0 takes as long as the last rank may, and says then what it has found.
     if (!why.empty() || !hears(0, ACKNOWLEDGED, why)) {
-      raise("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received errors while waiting for " +
+      raise("Rank " + std::to_string(rank_) +
+            " successfully reached monitoredBarrier, but received errors while waiting for " +
             "send/recv from rank 0. Please check rank 0 logs for faulty rank. " + why);
     }
     return;
@@ -265,8 +273,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool waitAllRan
   std::vector<int> missing;
   for (int rank = 1; rank < size_; ++rank) {
     if (left().count() == 0 && missing.empty()) {
-      raise("Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms; no response yet from " +
-            communicator_->nameOf(rank));
+      raise("Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) +
+            " ms; no response yet from " + communicator_->nameOf(rank));
     }
     if (hears(rank, MONITORED, why)) {
       continue;

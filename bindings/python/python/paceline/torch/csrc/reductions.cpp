@@ -10,7 +10,8 @@ at::Tensor factorOf(const c10d::ReduceOp& op, at::ScalarType type) {
   const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "ReduceOp.PREMUL_SUM without its factor");
   if (supplement->tensor_factor.defined()) {
-    return supplement->tensor_factor.to(at::kCPU, c10::isComplexType(type) ? c10::toRealValueType(type) : type).contiguous();
+    return supplement->tensor_factor.to(at::kCPU, c10::isComplexType(type) ? c10::toRealValueType(type) : type)
+        .contiguous();
   }
   return at::full({1}, supplement->double_factor, c10::isComplexType(type) ? c10::toRealValueType(type) : type);
 }
@@ -30,8 +31,8 @@ std::optional<pclCall_t> Backend::reducing(pclCollective_t collective, at::Scala
   made.op = how->op;
   if (op == c10d::ReduceOp::PREMUL_SUM) {
     auto factor = factorOf(op, type);
-    const auto result = library().pclRedOpCreatePreMulSum(&made.op, factor.data_ptr(), made.datatype, pclScalarHostImmediate,
-                                                          communicator_->handle());
+    const auto result = library().pclRedOpCreatePreMulSum(&made.op, factor.data_ptr(), made.datatype,
+                                                          pclScalarHostImmediate, communicator_->handle());
     communicator_->check(result, "ReduceOp.PREMUL_SUM");
     calls.operators.push_back(made.op);
   }
@@ -39,8 +40,8 @@ std::optional<pclCall_t> Backend::reducing(pclCollective_t collective, at::Scala
 }
 
 // Gathers everybody's elements and reduces them here; on one rank, or, with the root -1, on all.
-WorkPtr Backend::foldAll(Calls calls, const at::Tensor& input, const at::Tensor& output, const c10d::ReduceOp& op, int root,
-                         Milliseconds timeout, bool isAsync) {
+WorkPtr Backend::foldAll(Calls calls, const at::Tensor& input, const at::Tensor& output, const c10d::ReduceOp& op,
+                         int root, Milliseconds timeout, bool isAsync) {
   auto all = at::empty({size_, input.numel()}, input.options());
   auto gathering = moving(root < 0 ? pclCollAllGather : pclCollGather, input.scalar_type(), input.numel());
   gathering.root = std::max(root, 0);
@@ -127,7 +128,8 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   return launch(std::move(calls), opts.timeout, opts.asyncOp);
 }
 
-void Backend::addReduceScatter(Calls& calls, const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
+void Backend::addReduceScatter(Calls& calls, const at::Tensor& output, const at::Tensor& input,
+                               const c10d::ReduceOp& op) {
   checkDense(output, "reduce_scatter_tensor");
   checkDense(input, "reduce_scatter_tensor");
   checkSameType(output, input, "reduce_scatter_tensor");
@@ -172,7 +174,8 @@ WorkPtr Backend::reduce_scatter_single(at::Tensor& output, at::Tensor& input, co
   return launch(std::move(calls), opts.timeout, opts.asyncOp);
 }
 
-WorkPtr Backend::reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
+WorkPtr Backend::reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                                 const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "reduce_scatter_tensor_coalesced: ", outputs.size(), " outputs for ",
               inputs.size(), " inputs");
   Calls calls{c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "paceline:reduce_scatter_tensor_coalesced"};

@@ -1,7 +1,7 @@
 // all_reduce of sparse tensors: everybody's indices and values, added up.
 //
-// How many there are is known only when the first of three calls has ended, so that these run in a thread, over a communicator
-// of their own: what else the rank starts meanwhile doesn't come between them.
+// How many there are is known only when the first of three calls has ended, so that these run in a thread, over a
+// communicator of their own: what else the rank starts meanwhile doesn't come between them.
 #include "backend.h"
 
 namespace paceline {
@@ -14,7 +14,8 @@ void run(Communicator& communicator, pclCall_t& call, Milliseconds timeout) {
 }
 
 // All ranks' elements, of which there are `counts`, one rank's behind the other's.
-at::Tensor gathered(Communicator& communicator, const at::Tensor& own, const std::vector<size_t>& counts, Milliseconds timeout) {
+at::Tensor gathered(Communicator& communicator, const at::Tensor& own, const std::vector<size_t>& counts,
+                    Milliseconds timeout) {
   size_t total = 0;
   for (const auto count : counts) {
     total += count;
@@ -70,7 +71,8 @@ at::Tensor sum(Communicator& communicator, const at::Tensor& input, Milliseconds
   int64_t index = 0;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const auto count = static_cast<int64_t>(indexCounts[rank]);
-    parts.push_back(allIndices.narrow(0, index, count).view({input.sparse_dim(), lengths[static_cast<int64_t>(rank)].item<int64_t>()}));
+    parts.push_back(allIndices.narrow(0, index, count)
+                        .view({input.sparse_dim(), lengths[static_cast<int64_t>(rank)].item<int64_t>()}));
     index += count;
   }
   shape[0] = lengths.sum().item<int64_t>();
@@ -81,14 +83,16 @@ at::Tensor sum(Communicator& communicator, const at::Tensor& input, Milliseconds
 
 WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   auto& tensor = only(tensors, "all_reduce");
-  TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu(), "all_reduce: of sparse tensors, only those with ",
+  TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu(),
+              "all_reduce: of sparse tensors, only those with ",
               "coordinates in memory of the host are supported, not ", tensor.layout(), " on ", tensor.device());
   TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM,
               "unsupported reduction operation: all_reduce of sparse tensors only works with ReduceOp.SUM");
   if (!stagedReaper_) {
     stagedReaper_ = std::make_shared<Reaper>();
   }
-  auto work = c10::make_intrusive<Work>(rank_, c10d::OpType::_ALLREDUCE_SPARSE, "paceline:sparse_all_reduce", tensors, ++sequence_);
+  auto work = c10::make_intrusive<Work>(rank_, c10d::OpType::_ALLREDUCE_SPARSE, "paceline:sparse_all_reduce", tensors,
+                                        ++sequence_);
   stagedReaper_->attend([this, work, tensor, timeout = timeoutOf(opts.timeout)]() mutable {
     std::exception_ptr error;
     try {

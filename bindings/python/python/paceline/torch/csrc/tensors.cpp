@@ -74,7 +74,8 @@ std::optional<pclRedOp_t> ownLogic(const RedOp& op) {
 }
 
 const char* nameOf(const RedOp& op) {
-  static const char* const names[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM", "UNUSED"};
+  static const char* const names[] = {"SUM",  "AVG", "PRODUCT", "MIN",        "MAX",
+                                      "BAND", "BOR", "BXOR",    "PREMUL_SUM", "UNUSED"};
   return names[static_cast<int>(static_cast<RedOp::RedOpType>(op))];
 }
 
@@ -117,7 +118,8 @@ void checkFold(at::ScalarType type, const RedOp& op) {
   const bool isWhole = c10::isIntegralType(type, true);
   const bool isOrder = op == RedOp::MIN || op == RedOp::MAX;
   TORCH_CHECK(!isBits || isWhole, "Cannot use ReduceOp.", nameOf(op), " with non-integral dtype ", type);
-  TORCH_CHECK(!c10::isComplexType(type) || op == RedOp::PRODUCT, "ReduceOp.", nameOf(op), " is not defined for complex ", type);
+  TORCH_CHECK(!c10::isComplexType(type) || op == RedOp::PRODUCT, "ReduceOp.", nameOf(op),
+              " is not defined for complex ", type);
   TORCH_CHECK(isBits || isOrder || (op != RedOp::PREMUL_SUM && !(op == RedOp::AVG && type == at::kBool)), "ReduceOp.",
               nameOf(op), " of ", type, " is not supported by the paceline backend");
 }
@@ -154,20 +156,21 @@ at::Tensor fold(const at::Tensor& all, const RedOp& op) {
     }
   }
   if (op == RedOp::AVG) {
-    total = c10::isIntegralType(total.scalar_type(), false) ? at::div(total, all.size(0), "trunc") : total.div_(all.size(0));
+    total = c10::isIntegralType(total.scalar_type(), false) ? at::div(total, all.size(0), "trunc")
+                                                            : total.div_(all.size(0));
   }
   return total;
 }
 
 void checkDense(const at::Tensor& tensor, const char* call) {
   TORCH_CHECK(tensor.layout() == at::kStrided, call, ": only dense tensors are supported here, not ", tensor.layout());
-  TORCH_CHECK(tensor.device().is_cpu(), call, ": the paceline backend of this build takes tensors in memory of the host, not on ",
-              tensor.device());
+  TORCH_CHECK(tensor.device().is_cpu(), call,
+              ": the paceline backend of this build takes tensors in memory of the host, not on ", tensor.device());
 }
 
 void checkSameType(const at::Tensor& one, const at::Tensor& other, const char* call) {
-  TORCH_CHECK(one.scalar_type() == other.scalar_type(), call, ": tensors must have identical dtype, but are ", one.scalar_type(),
-              " and ", other.scalar_type(), " (invalid tensor type)");
+  TORCH_CHECK(one.scalar_type() == other.scalar_type(), call, ": tensors must have identical dtype, but are ",
+              one.scalar_type(), " and ", other.scalar_type(), " (invalid tensor type)");
 }
 
 at::Tensor& only(std::vector<at::Tensor>& tensors, const char* call) {

@@ -39,8 +39,8 @@ void Work::synchronize() {
 
 bool Work::wait(Milliseconds timeout) {
   if (!await(timeout)) {
-    TORCH_CHECK_WITH(DistBackendError, false, c10d::opTypeToString(opType_), " on rank ", rank_, ": waited ", timeout.count(),
-                     " ms, Timed out waiting for it to end (the call goes on)");
+    TORCH_CHECK_WITH(DistBackendError, false, c10d::opTypeToString(opType_), " on rank ", rank_, ": waited ",
+                     timeout.count(), " ms, Timed out waiting for it to end (the call goes on)");
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (exception_) {

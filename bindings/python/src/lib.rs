@@ -19,6 +19,8 @@ mod operator;
 mod options;
 mod work;
 
+// The functions of paceline.h, which this library exports beside its own.
+use paceline as _;
 use pyo3::prelude::*;
 
 /// What `paceline` is made of; import that instead.

@@ -87,6 +87,29 @@ fn calls_over_registered_vectors_are_right() {
 }
 
 #[test]
+fn what_was_lent_can_be_overwritten_once_a_call_has_ended() {
+    if !is_there() {
+        return;
+    }
+    ranks(4, Way::Direct, |rank| {
+        let (me, n) = (rank.comm.rank(), rank.comm.size());
+        let input = DeviceVec::of(&rank.device, &vector(me, LEN)).unwrap();
+        let mut output = DeviceVec::<i32>::zeroed(&rank.device, LEN).unwrap();
+        let both = [rank.devices.register(&input).unwrap(), rank.devices.register(&output).unwrap()];
+        assert!(both.iter().all(|it| it.is_lent()));
+        for _ in 0..20 {
+            rank.devices.on(&rank.stream).all_reduce(&input, &mut output, ReduceOp::Sum).unwrap().wait().unwrap();
+            let found = output.to_vec().unwrap();
+            output.write(&vec![-1; LEN]).unwrap();
+            assert_eq!(found, total(n, 0, LEN), "rank {me}");
+        }
+        both.into_iter().for_each(|it| rank.devices.deregister(it).unwrap());
+        rank.devices.check().unwrap();
+        rank.devices.detach().unwrap();
+    });
+}
+
+#[test]
 fn calls_over_registered_vectors_are_replayed() {
     if !is_there() {
         return;

@@ -17,6 +17,8 @@ use super::outcome::{Ending, Outcome};
 use super::output::Sink;
 use super::ranks::{Job, signal};
 
+/// Ranks that end within that time are noticed in any order.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// How long the other ranks may report what they saw, after one has failed, before they get SIGTERM.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long output may still come from processes that ranks left behind.
@@ -141,6 +143,9 @@ impl Supervisor<'_> {
         match event {
             Event::Ended { rank, outcome } => {
                 self.outcomes[rank] = Some(outcome);
+                if self.was_rather(outcome) {
+                    self.ending = None;
+                }
                 if !outcome.is_good() && self.ending.is_none() {
                     self.end(Ending::Failed { rank, outcome }, Next::Terminate(Instant::now() + LAST_WORDS));
                 }
@@ -161,6 +166,14 @@ impl Supervisor<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a rank that ended so was rather the first to fail than the one that was noticed first: both ended at about the
+    /// same time, and nobody is killed because another rank ends.
+    fn was_rather(&self, outcome: Outcome) -> bool {
+        let Some((Ending::Failed { outcome: Outcome::Exited(_), .. }, found)) = self.ending else { return false };
+        let is_untouched = matches!(self.next, Next::Terminate(_));
+        is_untouched && matches!(outcome, Outcome::Killed(_)) && self.begun.elapsed() < found + AT_ONCE
     }
 
     /// Ends the job, for the first reason there is.

@@ -72,7 +72,7 @@ fn level() -> LevelFilter {
 
 impl Subscriber for Forward {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        !IS_SPEAKING.get() && *metadata.level() <= level()
+        *metadata.level() <= level()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -88,6 +88,10 @@ impl Subscriber for Forward {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        // What the callback itself makes the library say would have no end.
+        if IS_SPEAKING.get() {
+            return;
+        }
         let mut line = Line::default();
         event.record(&mut line);
         let (metadata, text) = (event.metadata(), line.message + &line.fields);
@@ -122,5 +126,37 @@ impl Visit for Line {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    static HEARD: AtomicU32 = AtomicU32::new(0);
+
+    fn speak() {
+        tracing::error!("something is wrong");
+    }
+
+    unsafe extern "C" fn listen(_: c_int, _: *const c_char, _: *const c_char, _: *mut c_void) {
+        HEARD.fetch_add(1, Ordering::Relaxed);
+        speak();
+    }
+
+    #[test]
+    fn what_a_callback_says_is_not_told_to_it() {
+        let heard = || HEARD.load(Ordering::Relaxed);
+        set(Some(listen), std::ptr::null_mut(), 1).unwrap();
+        speak();
+        assert_eq!(heard(), 1);
+        speak();
+        assert_eq!(heard(), 2);
+        set(Some(listen), std::ptr::null_mut(), 0).unwrap();
+        speak();
+        assert_eq!(heard(), 2);
+        set(None, std::ptr::null_mut(), 0).unwrap();
     }
 }

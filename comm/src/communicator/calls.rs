@@ -204,8 +204,8 @@ impl Communicator {
         let prepared = self.prepare(shape(request::<T>(collective, count, lent)))?;
         // The elements don't move when their vectors do.
         let buffers = Arc::new(buffers);
-        let completion = self.inner.engine.submit(self.activate(prepared, Some(buffers.keep())))?;
-        Ok(Work::new(completion, buffers))
+        let started = self.start_prepared(prepared, Some(buffers.keep()))?;
+        Ok(Work::new(started, buffers))
     }
 
     /// Starts [`Communicator::all_reduce_in_place`].

@@ -2,9 +2,9 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::engine::Completion;
+use super::Started;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reduce::Element;
 
@@ -12,7 +12,7 @@ use crate::reduce::Element;
 ///
 /// Dropping it lets the call go on; its result is then lost.
 pub struct Work<T> {
-    completion: Arc<Completion>,
+    started: Started,
     buffers: Arc<WorkBuffers<T>>,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct WorkBuffers<T> {
 }
 
 impl<T: Element> Work<T> {
-    pub(super) fn new(completion: Arc<Completion>, buffers: Arc<WorkBuffers<T>>) -> Work<T> {
-        Work { completion, buffers }
+    pub(super) fn new(started: Started, buffers: Arc<WorkBuffers<T>>) -> Work<T> {
+        Work { started, buffers }
     }
 
     /// Whether the call has ended, well or not.
     #[must_use]
     pub fn test(&self) -> bool {
-        self.completion.peek().is_some()
+        self.started.test().is_some()
     }
 
     /// Waits for the end, at most `timeout`; whether it came. The call itself goes on either way.
     #[must_use]
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.completion.wait(Instant::now().checked_add(timeout)).is_some()
+        self.started.wait_timeout(timeout).is_some()
     }
 
     /// Waits for the end and gives the result: the received or reduced elements; of a `start_send`, the buffer back.
@@ -47,7 +47,7 @@ impl<T: Element> Work<T> {
     ///
     /// As the blocking call; at the latest at the call's own timeout.
     pub fn wait(self) -> Result<Vec<T>> {
-        self.completion.wait(None).expect("waits without a deadline")?;
+        self.started.wait()?;
         let buffers = Arc::try_unwrap(self.buffers);
         let buffers = buffers
             .map_err(|_| Error::new(ErrorKind::Internal, "the engine kept the buffers of a call that has ended"))?;
@@ -63,6 +63,6 @@ impl<T: Element> WorkBuffers<T> {
 
 impl<T> std::fmt::Debug for Work<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Work {{ ended: {} }}", self.completion.peek().is_some())
+        write!(f, "Work {{ ended: {} }}", self.started.test().is_some())
     }
 }

@@ -54,10 +54,8 @@ impl<'a> OnStream<'a> {
     pub unsafe fn run_all(&self, requests: Vec<DeviceRequest<'_>>) -> Result<DeviceWork> {
         let (messages, others): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|request| request.collective.is_message());
-        let mut last = match messages.is_empty() && !others.is_empty() {
-            true => None,
-            false => Some(self.give(messages)?),
-        };
+        let has_messages = !messages.is_empty() || others.is_empty();
+        let mut last = if has_messages { Some(self.give(messages)?) } else { None };
         for request in others {
             last = Some(self.comm.enqueue(self.stream, request)?);
         }

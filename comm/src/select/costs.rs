@@ -41,7 +41,7 @@ const UNCUT_BYTES: usize = 256 << 10;
 /// How much slower a link is, once messages outgrow the cache, in rows that move several ranks' chunks in one round.
 const SPREAD: f64 = 1.1;
 /// How much slower an all_to_all over the boards is than its bytes: each is read by one rank only.
-pub(super) const SCATTERED: f64 = 1.4;
+const SCATTERED: f64 = 1.4;
 /// How much slower the boards are, where ranks share cores, once a message has more bytes than that: the boards of all ranks
 /// together don't stay in the cores' own caches.
 const CROWDED: f64 = 2.0;
@@ -82,6 +82,7 @@ impl Machine {
     pub(crate) fn of(prices: &Prices, crowding: u32, slowest: LinkKind) -> Machine {
         let turns = f64::from(crowding.max(1));
         let by_core = matches!(slowest, LinkKind::Inproc | LinkKind::Shm);
+        let both_ways = if by_core { BOTH_WAYS } else { 1.0 };
         let Shared { switch_s, byte, message, fold, peer } = match (crowding > 1, by_core) {
             (false, _) => NOT_SHARED,
             (true, true) => SHARED,
@@ -90,7 +91,7 @@ impl Machine {
         let costs = Costs {
             latency_s: prices.latency_s + switch_s * turns,
             message_s: prices.message_s * message,
-            byte_s: prices.byte_s * byte,
+            byte_s: prices.byte_s * both_ways * byte,
             fold_byte_s: prices.fold_byte_s * fold,
             copy_byte_s: prices.copy_byte_s * fold,
         };
@@ -110,7 +111,8 @@ impl Machine {
     /// How long a call over the boards takes: a line's way to its reader, and every message read by whoever needs it.
     pub(crate) fn board_s(&self, collective: Collective, size: usize, bytes: usize) -> f64 {
         if self.has_own_cores() {
-            return own_core::board_s(&self.prices, collective, size, bytes);
+            let passes = self.board_bytes(collective, size, bytes);
+            return own_core::board_s(&self.prices, collective, size, bytes, passes);
         }
         let Boards { latency_s, peer_s, byte_s } = self.boards;
         let is_long = published_bytes(collective, size, bytes) > CROWDED_BYTES;
@@ -175,7 +177,7 @@ impl Machine {
         let links = Links {
             near: Costs {
                 message_s: near.message_s * turns,
-                byte_s: near.byte_s * if turns > 1.0 { turns } else { BOTH_WAYS },
+                byte_s: near.byte_s * turns,
                 fold_byte_s: near.fold_byte_s * turns,
                 copy_byte_s: near.copy_byte_s * turns,
                 ..near
@@ -201,7 +203,7 @@ impl Machine {
             _ => 1.0,
         };
         Costs {
-            byte_s: self.costs.byte_s * link * if self.by_core && self.turns > 1.0 { BOTH_WAYS } else { 1.0 },
+            byte_s: self.costs.byte_s * link,
             fold_byte_s: self.costs.fold_byte_s * slower,
             copy_byte_s: self.costs.copy_byte_s * slower,
             ..self.costs

@@ -6,7 +6,7 @@ use crate::engine::published_bytes;
 use crate::schedule::cost::{Costs, Work};
 
 use super::Prices;
-use super::costs::{ENGINE_S, SCATTERED, scratch_s};
+use super::costs::{ENGINE_S, scratch_s};
 
 /// How much longer a byte takes where a rank sends and receives, one after the other, than where one rank sends while the
 /// other receives.
@@ -25,25 +25,16 @@ const FOLDED: f64 = 0.7;
 /// How much more a call takes whose messages are gathered and spread again.
 const PACKED_S: f64 = 60e-9;
 
-/// How long a call over the boards takes.
-pub(super) fn board_s(prices: &Prices, collective: Collective, size: usize, bytes: usize) -> f64 {
-    let published = published_bytes(collective, size, bytes);
-    let (ranks, peers) = (size as f64, (size - 1) as f64);
-    let heading_s = if published as u64 > IN_LINE_BYTES { prices.payload_s } else { 0.0 };
-    let is_long = published as u64 > AT_ONCE_BYTES;
-    let published = published as f64;
-    let passes = match collective {
-        Collective::AllToAll if size > 2 => (published + bytes as f64 * peers / ranks) * SCATTERED,
-        Collective::AllToAll | Collective::ReduceScatter => published + bytes as f64 * peers / ranks,
-        Collective::Broadcast if is_long => 2.0 * published * HANDED_ON,
-        Collective::Broadcast => 2.0 * published,
-        Collective::Scatter => published + published / ranks,
-        _ => published + published * peers,
-    };
-    prices.board_latency_s + heading_s + passes * prices.board_byte_s + peers * prices.board_peer_s
+/// How long a call over the boards takes, for so many bytes that are published and taken one after another.
+pub(super) fn board_s(prices: &Prices, collective: Collective, size: usize, bytes: usize, passes: f64) -> f64 {
+    let published = published_bytes(collective, size, bytes) as u64;
+    let payload_s = if published > IN_LINE_BYTES { prices.payload_s } else { 0.0 };
+    let is_handed_on = collective == Collective::Broadcast && published > AT_ONCE_BYTES;
+    let passes = if is_handed_on { passes * HANDED_ON } else { passes };
+    prices.board_latency_s + payload_s + passes * prices.board_byte_s + (size - 1) as f64 * prices.board_peer_s
 }
 
-/// How long a row takes whose message is cut into so many slices, over links. `costs` are the row's, one way.
+/// How long a row takes whose message is cut into so many slices, over links. `costs` are the row's, both ways.
 pub(super) fn row_s(prices: &Prices, costs: Costs, row: &Row, size: usize, bytes: usize, n_slices: u32) -> f64 {
     let slice = (bytes as u64).div_ceil(u64::from(n_slices));
     let mut work = row.work(size as u32);
@@ -51,12 +42,10 @@ pub(super) fn row_s(prices: &Prices, costs: Costs, row: &Row, size: usize, bytes
         // It is in place.
         work.busiest.copied = 0.0;
     }
-    let mut costs = costs;
-    if slice > IN_LINE_BYTES * size as u64 {
-        costs.message_s += prices.payload_s;
-    }
-    let both_ways = Costs { byte_s: costs.byte_s * BOTH_WAYS, ..costs };
-    let one_way = Costs { fold_byte_s: costs.fold_byte_s * FOLDED, ..costs };
+    let payload_s = if slice > IN_LINE_BYTES * size as u64 { prices.payload_s } else { 0.0 };
+    let both_ways = Costs { message_s: costs.message_s + payload_s, ..costs };
+    let one_way =
+        Costs { byte_s: both_ways.byte_s / BOTH_WAYS, fold_byte_s: both_ways.fold_byte_s * FOLDED, ..both_ways };
     let is_one_way = row.collective.has_root() && slice > AT_ONCE_BYTES;
     let path = if is_one_way { &one_way } else { &both_ways };
     let busiest = if is_one_way && size == 2 { &one_way } else { &both_ways };

@@ -71,7 +71,18 @@ pub enum Ending {
     OutputGone,
 }
 
+/// Ranks that end within that time are noticed in any order.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
 impl Ending {
+    /// Whether another rank, whose end is noticed so much later, rather was the first to fail: both ended at about the same
+    /// time, and nobody is killed because another rank exits, while ranks do exit because another is killed.
+    #[must_use]
+    pub fn gives_way(self, other: Outcome, later: Duration) -> bool {
+        let was_an_exit = matches!(self, Ending::Failed { outcome: Outcome::Exited(_), .. });
+        was_an_exit && matches!(other, Outcome::Killed(_)) && later < AT_ONCE
+    }
+
     /// The launcher's exit code.
     #[must_use]
     pub fn exit_code(self) -> u8 {
@@ -146,6 +157,18 @@ mod tests {
         assert_eq!(Outcome::Killed(9).exit_code(), 137);
         assert_eq!(Ending::Interrupted(2).exit_code(), 130);
         assert_eq!(Ending::TimedOut(Duration::ZERO).exit_code(), 124);
+    }
+
+    #[test]
+    fn who_is_killed_was_first_among_those_that_end_at_once() {
+        let (soon, late) = (Duration::from_millis(2), Duration::from_secs(1));
+        let exited = Ending::Failed { rank: 2, outcome: Outcome::Exited(3) };
+        assert!(exited.gives_way(Outcome::Killed(9), soon));
+        assert!(!exited.gives_way(Outcome::Killed(9), late));
+        assert!(!exited.gives_way(Outcome::Exited(4), soon));
+        let killed = Ending::Failed { rank: 1, outcome: Outcome::Killed(11) };
+        assert!(!killed.gives_way(Outcome::Killed(9), soon));
+        assert!(!Ending::TimedOut(late).gives_way(Outcome::Killed(9), soon));
     }
 
     #[test]

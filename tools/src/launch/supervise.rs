@@ -17,8 +17,6 @@ use super::outcome::{Ending, Outcome};
 use super::output::Sink;
 use super::ranks::{Job, signal};
 
-/// Ranks that end within that time are noticed in any order.
-const AT_ONCE: Duration = Duration::from_millis(50);
 /// How long the other ranks may report what they saw, after one has failed, before they get SIGTERM.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long output may still come from processes that ranks left behind.
@@ -143,7 +141,7 @@ impl Supervisor<'_> {
         match event {
             Event::Ended { rank, outcome } => {
                 self.outcomes[rank] = Some(outcome);
-                if self.was_rather(outcome) {
+                if self.is_to_blame_instead(outcome) {
                     self.ending = None;
                 }
                 if !outcome.is_good() && self.ending.is_none() {
@@ -168,12 +166,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether a rank that ended so was rather the first to fail than the one that was noticed first: both ended at about the
-    /// same time, and nobody is killed because another rank ends.
-    fn was_rather(&self, outcome: Outcome) -> bool {
-        let Some((Ending::Failed { outcome: Outcome::Exited(_), .. }, found)) = self.ending else { return false };
-        let is_untouched = matches!(self.next, Next::Terminate(_));
-        is_untouched && matches!(outcome, Outcome::Killed(_)) && self.begun.elapsed() < found + AT_ONCE
+    /// Whether a rank that ended so is to blame, and not the one that is blamed so far. Whom this has told to end is not.
+    fn is_to_blame_instead(&self, outcome: Outcome) -> bool {
+        let Some((ending, found)) = self.ending else { return false };
+        matches!(self.next, Next::Terminate(_)) && ending.gives_way(outcome, self.begun.elapsed() - found)
     }
 
     /// Ends the job, for the first reason there is.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use paceline_comm::{CallOptions, Collective, Communicator, Result};
+use paceline_comm::{Collective, Communicator, Result};
 
 use super::bench::{Bench, Effort, median};
 use super::check::{largest, sizes_of};
@@ -42,9 +42,8 @@ pub fn predict(comm: &Communicator, effort: Effort, sizes: &[usize]) -> Result<V
             let explained = comm.explain(collective, bytes)?;
             let rows: Vec<&'static str> = explained.offers.iter().map(|offer| offer.name).collect();
             let samples = bench.samples(collective, &rows, bytes)?;
-            for (row, samples) in rows.into_iter().zip(samples) {
-                let wish = CallOptions { algorithm: Some(row.to_owned()), ..CallOptions::default() };
-                let predicted_s = comm.with(wish).explain(collective, bytes)?.seconds;
+            for (offer, samples) in explained.offers.iter().zip(samples) {
+                let (row, predicted_s) = (offer.name, offer.seconds);
                 let (is_chosen, measured_s) = (row == explained.chosen, median(&samples));
                 all.push(Predicted { collective, row, bytes, is_chosen, predicted_s, measured_s });
             }

@@ -19,13 +19,11 @@ const ROUNDS: (usize, usize) = (6, 60);
 /// What every row that fits would take at some prices.
 type Model<'a> = dyn Fn(Collective, usize, &Prices) -> Vec<(&'static str, f64)> + 'a;
 
-/// A row that was timed.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Timed {
+/// What all rows took, of one collective at one size.
+struct Measured {
     collective: Collective,
     bytes: usize,
-    row: &'static str,
-    seconds: f64,
+    rows: Vec<(&'static str, f64)>,
 }
 
 /// Prices of the slowest kind of link by what was timed, the same on all ranks; or why there are none.
@@ -36,27 +34,46 @@ pub fn of(survey: &Survey, comm: &Communicator) -> Result<Prices, String> {
     }
     let kinds = [LinkKind::Inproc, LinkKind::Shm, LinkKind::Rdma];
     let kind = kinds.into_iter().find(|kind| kind.name() == among.link).unwrap_or(LinkKind::Tcp);
-    let cells =
-        survey.collectives.iter().flat_map(|(collective, cells)| cells.iter().map(move |cell| (collective, cell)));
-    let timed = cells.filter(|(_, cell)| cell.bytes <= LONGEST).flat_map(|(collective, cell)| {
-        let (collective, bytes) = (*collective, cell.bytes);
-        cell.times.iter().map(move |timed| Timed { collective, bytes, row: timed.row, seconds: timed.seconds })
+    let measured = survey.collectives.iter().flat_map(|(collective, cells)| {
+        cells.iter().filter(|cell| cell.bytes <= LONGEST).map(move |cell| Measured {
+            collective: *collective,
+            bytes: cell.bytes,
+            rows: cell.times.iter().map(|timed| (timed.row, timed.seconds)).collect(),
+        })
     });
-    let timed: Vec<Timed> = timed.collect();
+    let measured: Vec<Measured> = measured.collect();
     let model = |collective, bytes, prices: &Prices| comm.priced_at(collective, bytes, prices);
-    let prices = fitted(&timed, Prices::standard(kind), &model);
-    let held = timed.iter().filter(|timed| holds(timed.seconds / timed.at(&prices, &model))).count();
-    if held as f64 >= EXPLAINED * timed.len() as f64 {
+    let prices = fitted(&measured, Prices::standard(kind), &model);
+    let ratios: Vec<f64> = measured.iter().flat_map(|cell| cell.ratios(&prices, &model)).collect();
+    let held = ratios.iter().filter(|ratio| holds(**ratio)).count();
+    if held as f64 >= EXPLAINED * ratios.len() as f64 {
         return Ok(prices);
     }
-    Err(format!("no prices explain more than {held} of the {} times, so the host was busy; try again", timed.len()))
+    Err(format!("no prices explain more than {held} of the {} times, so the host was busy; try again", ratios.len()))
 }
 
-impl Timed {
-    /// What it would take at these prices.
-    fn at(&self, prices: &Prices, model: &Model) -> f64 {
-        let rows = model(self.collective, self.bytes, prices);
-        rows.into_iter().find(|(row, _)| *row == self.row).expect("what was timed fits").1
+impl Measured {
+    /// What its rows would take at these prices.
+    fn at(&self, prices: &Prices, model: &Model) -> Vec<f64> {
+        let all = model(self.collective, self.bytes, prices);
+        let of = |row: &str| all.iter().find(|(name, _)| *name == row).expect("what was timed fits").1;
+        self.rows.iter().map(|(row, _)| of(row)).collect()
+    }
+
+    /// Measured over predicted, of each row.
+    fn ratios(&self, prices: &Prices, model: &Model) -> Vec<f64> {
+        self.rows.iter().zip(self.at(prices, model)).map(|((_, seconds), predicted)| seconds / predicted).collect()
+    }
+
+    fn parts(&self, prices: &Prices, model: &Model) -> Vec<Part> {
+        let doubled = prices.named().map(|(moved, _)| {
+            self.at(&prices.map(|name, price| if name == moved { 2.0 * price } else { price }), model)
+        });
+        let part = |(row, whole): (usize, f64)| {
+            let shares: Vec<f64> = doubled.iter().map(|seconds| seconds[row] - whole).collect();
+            Part { rest: whole - shares.iter().sum::<f64>(), shares, measured: self.rows[row].1 }
+        };
+        self.at(prices, model).into_iter().enumerate().map(part).collect()
     }
 }
 
@@ -71,10 +88,10 @@ struct Part {
 
 /// The prices at which the logarithms of what is predicted differ least from those of what was measured: each price in
 /// turn is moved by a step of Newton's, since what rows take is a sum of prices.
-fn fitted(timed: &[Timed], standard: Prices, model: &Model) -> Prices {
+fn fitted(measured: &[Measured], standard: Prices, model: &Model) -> Prices {
     let mut prices = standard;
     for _ in 0..ROUNDS.0 {
-        let parts: Vec<Part> = timed.iter().map(|timed| timed.part(&prices, model)).collect();
+        let parts: Vec<Part> = measured.iter().flat_map(|cell| cell.parts(&prices, model)).collect();
         let mut scales = vec![1.0; prices.named().len()];
         for _ in 0..ROUNDS.1 {
             for price in 0..scales.len() {
@@ -86,17 +103,6 @@ fn fitted(timed: &[Timed], standard: Prices, model: &Model) -> Prices {
         prices = prices.map(|_, price| price * scales.next().expect("one for each"));
     }
     prices.rounded()
-}
-
-impl Timed {
-    fn part(&self, prices: &Prices, model: &Model) -> Part {
-        let whole = self.at(prices, model);
-        let shares = prices.named().map(|(moved, _)| {
-            let doubled = prices.map(|name, price| if name == moved { 2.0 * price } else { price });
-            self.at(&doubled, model) - whole
-        });
-        Part { rest: whole - shares.iter().sum::<f64>(), shares: shares.to_vec(), measured: self.seconds }
-    }
 }
 
 /// How much the logarithm of a price should move, which is `far` from the standard's.
@@ -118,15 +124,15 @@ fn step(parts: &[Part], scales: &[f64], price: usize, far: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// What two ranks of a host would have taken at these prices.
-    fn timed_at(comm: &Communicator, prices: &Prices) -> Vec<Timed> {
+    /// What two ranks of a host would have taken at these prices, with the rows that are asked for.
+    fn measured_at(comm: &Communicator, prices: &Prices, rows: impl Fn(&str) -> bool) -> Vec<Measured> {
         let collectives = Collective::ALL.into_iter().filter(|collective| !collective.is_message());
         let cells = collectives.flat_map(|collective| [8, 4 << 10, 64 << 10, 1 << 20].map(|bytes| (collective, bytes)));
-        let timed = cells.flat_map(|(collective, bytes)| {
-            let rows = comm.priced_at(collective, bytes, prices);
-            rows.into_iter().map(move |(row, seconds)| Timed { collective, bytes, row, seconds })
+        let measured = cells.map(|(collective, bytes)| {
+            let all = comm.priced_at(collective, bytes, prices);
+            Measured { collective, bytes, rows: all.into_iter().filter(|(row, _)| rows(row)).collect() }
         });
-        timed.collect()
+        measured.collect()
     }
 
     #[test]
@@ -142,15 +148,16 @@ mod tests {
         };
         let comm = &Communicator::in_process(2).unwrap()[0];
         let model = |collective, bytes, prices: &Prices| comm.priced_at(collective, bytes, prices);
-        let mut timed = timed_at(comm, &known);
+        let sound = measured_at(comm, &known, |_| true);
+        let mut disturbed = measured_at(comm, &known, |_| true);
         // Somebody else had the core now and then.
-        for disturbed in timed.iter_mut().step_by(17) {
-            disturbed.seconds *= 4.0;
-        }
-        let prices = fitted(&timed, standard, &model);
-        for (index, timed) in timed.iter().enumerate().filter(|(index, _)| index % 17 != 0) {
-            let ratio = timed.seconds / timed.at(&prices, &model);
-            assert!((0.9..1.1).contains(&ratio), "{index} {timed:?}: {ratio}");
+        let seconds = disturbed.iter_mut().flat_map(|cell| &mut cell.rows).map(|(_, seconds)| seconds);
+        seconds.step_by(17).for_each(|seconds| *seconds *= 4.0);
+        let prices = fitted(&disturbed, standard, &model);
+        for cell in sound {
+            for ((row, _), ratio) in cell.rows.iter().zip(cell.ratios(&prices, &model)) {
+                assert!((0.9..1.1).contains(&ratio), "{} of {}, {row}: {ratio}", cell.collective, cell.bytes);
+            }
         }
         let byte = prices.byte_s / known.byte_s;
         assert!((0.9..1.1).contains(&byte), "{prices:?}");
@@ -161,9 +168,8 @@ mod tests {
         let standard = Prices::standard(LinkKind::Shm);
         let comm = &Communicator::in_process(2).unwrap()[0];
         let model = |collective, bytes, prices: &Prices| comm.priced_at(collective, bytes, prices);
-        let mut timed = timed_at(comm, &Prices { byte_s: 1e-10, ..standard });
-        timed.retain(|timed| timed.row != "direct");
-        let prices = fitted(&timed, standard, &model);
+        let measured = measured_at(comm, &Prices { byte_s: 1e-10, ..standard }, |row| row != "direct");
+        let prices = fitted(&measured, standard, &model);
         assert_eq!(prices.board_byte_s, standard.rounded().board_byte_s);
         assert!((0.9..1.1).contains(&(prices.byte_s / 1e-10)), "{prices:?}");
     }

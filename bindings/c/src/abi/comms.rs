@@ -95,13 +95,20 @@ pub unsafe extern "C" fn pclCommUserRank(comm: *mut c_void, rank: *mut c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pclCommCuDevice(comm: *mut c_void, device: *mut c_int) -> pclResult {
     on_comm("pclCommCuDevice", comm, |known| {
-        #[cfg(feature = "cuda")]
-        let number = known.device.get().and_then(|device| device.device()).map(|device| device.ordinal() as c_int);
-        #[cfg(not(feature = "cuda"))]
-        let number = (known.comm.size() == 0).then_some(0);
         // SAFETY: as C promises.
-        unsafe { give(device, "device", number.unwrap_or(DEVICE_NONE)) }
+        unsafe { give(device, "device", device_of(known)) }
     })
+}
+
+#[cfg(feature = "cuda")]
+fn device_of(comm: &comm::Comm) -> c_int {
+    let device = comm.device.get().and_then(|device| device.device());
+    device.map_or(DEVICE_NONE, |device| device.ordinal() as c_int)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn device_of(_: &comm::Comm) -> c_int {
+    DEVICE_NONE
 }
 
 /// See `paceline.h`.

@@ -92,7 +92,7 @@ class Backend : public c10d::Backend {
   // A call that reduces `count` elements: by the library, or, if that has no such operator, nothing.
   std::optional<pclCall_t> reducing(pclCollective_t collective, at::ScalarType type, const c10d::ReduceOp& op,
                                     size_t count, Calls& calls) const;
-  WorkPtr foldAll(Calls calls, const at::Tensor& input, const at::Tensor& output, const c10d::ReduceOp& op, int root,
+  WorkPtr foldAll(Calls calls, const at::Tensor& input, const Tensors& outputs, const c10d::ReduceOp& op, int root,
                   Milliseconds timeout, bool isAsync);
   void addReduceScatter(Calls& calls, const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
   void addAllGather(Calls& calls, const at::Tensor& output, const at::Tensor& input);

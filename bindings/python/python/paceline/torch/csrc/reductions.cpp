@@ -40,7 +40,7 @@ std::optional<pclCall_t> Backend::reducing(pclCollective_t collective, at::Scala
 }
 
 // Gathers everybody's elements and reduces them here; on one rank, or, with the root -1, on all.
-WorkPtr Backend::foldAll(Calls calls, const at::Tensor& input, const at::Tensor& output, const c10d::ReduceOp& op,
+WorkPtr Backend::foldAll(Calls calls, const at::Tensor& input, const Tensors& outputs, const c10d::ReduceOp& op,
                          int root, Milliseconds timeout, bool isAsync) {
   auto all = at::empty({size_, input.numel()}, input.options());
   auto gathering = moving(root < 0 ? pclCollAllGather : pclCollGather, input.scalar_type(), input.numel());
@@ -48,9 +48,9 @@ WorkPtr Backend::foldAll(Calls calls, const at::Tensor& input, const at::Tensor&
   gathering.sendbuff = input.const_data_ptr();
   gathering.recvbuff = all.data_ptr();
   calls.calls = {gathering};
-  calls.kept = {input, output, all};
+  calls.kept = {input, all};
   if (root < 0 || root == rank_) {
-    calls.after = [all, output, op] { output.copy_(fold(all, op).view(output.sizes())); };
+    calls.after = [all, outputs, op] { splitInto(fold(all, op), outputs); };
   }
   return launch(std::move(calls), timeout, isAsync);
 }
@@ -66,7 +66,7 @@ WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts)
   auto flat = tensor.contiguous();
   auto made = reducing(pclCollAllReduce, tensor.scalar_type(), opts.reduceOp, tensor.numel(), calls);
   if (!made) {
-    return foldAll(std::move(calls), flat, tensor, opts.reduceOp, -1, opts.timeout, opts.asyncOp);
+    return foldAll(std::move(calls), flat, tensors, opts.reduceOp, -1, opts.timeout, opts.asyncOp);
   }
   made->sendbuff = made->recvbuff = flat.data_ptr();
   calls.calls = {*made};
@@ -88,14 +88,7 @@ WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoal
   auto flat = joined(tensors);
   auto made = reducing(pclCollAllReduce, flat.scalar_type(), opts.reduceOp, flat.numel(), calls);
   if (!made) {
-    auto all = at::empty({size_, flat.numel()}, flat.options());
-    auto gathering = moving(pclCollAllGather, flat.scalar_type(), flat.numel());
-    gathering.sendbuff = flat.const_data_ptr();
-    gathering.recvbuff = all.data_ptr();
-    calls.calls = {gathering};
-    calls.after = [all, tensors, op = opts.reduceOp] { splitInto(fold(all, op), tensors); };
-    calls.kept = {flat, all};
-    return launch(std::move(calls), opts.timeout, opts.asyncOp);
+    return foldAll(std::move(calls), flat, tensors, opts.reduceOp, -1, opts.timeout, opts.asyncOp);
   }
   made->sendbuff = made->recvbuff = flat.data_ptr();
   calls.calls = {*made};
@@ -114,7 +107,7 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   auto flat = tensor.contiguous();
   auto made = reducing(pclCollReduce, tensor.scalar_type(), opts.reduceOp, tensor.numel(), calls);
   if (!made) {
-    return foldAll(std::move(calls), flat, tensor, opts.reduceOp, root, opts.timeout, opts.asyncOp);
+    return foldAll(std::move(calls), flat, tensors, opts.reduceOp, root, opts.timeout, opts.asyncOp);
   }
   made->root = root;
   made->sendbuff = flat.const_data_ptr();

@@ -361,7 +361,6 @@ fn the_clock_is_an_argument() {
         "communicator/devices.rs",
         "communicator/split.rs",
         "communicator/started.rs",
-        "communicator/work.rs",
         "cuda/attach.rs",
         "cuda/order.rs",
         "cuda/register.rs",

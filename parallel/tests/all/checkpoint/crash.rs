@@ -5,14 +5,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::DType;
 use paceline_parallel::checkpoint::{Checkpoint, Saver, SaverOptions};
 use paceline_parallel::mesh::Axis;
 use paceline_parallel::random::Stream;
 
-use super::files::{Asked, failing_at};
+use super::files::{Asked, Fault};
 use super::resume::Run;
 use crate::cut::on_ranks;
 
@@ -32,19 +31,21 @@ fn a_failure_at_any_call_leaves_a_good_one() {
         let directory = tempfile::tempdir().unwrap();
         let calls = on_ranks("fsdp=2", |mesh| {
             let mut run = Run::new(mesh, DType::F32, &[Axis::Fsdp]);
-            let left = Arc::new(AtomicUsize::new(usize::MAX));
-            let mut saver = Saver::new(mesh, directory.path(), Asked::options(failing_at(left.clone()))).unwrap();
+            let fault = Arc::new(Fault::default());
+            let asked = fault.clone();
+            let options = Asked::options(move |what: &str| asked.ask(what));
+            let mut saver = Saver::new(mesh, directory.path(), options).unwrap();
             run.save(&mut saver);
             let mut good = saver.wait().unwrap().unwrap();
             for call in 0.. {
                 run.train(1);
                 if mesh.rank() == failing_rank {
-                    left.store(call, Ordering::SeqCst);
+                    fault.arm(call);
                 }
                 run.save(&mut saver);
                 let before = run.progress();
                 let outcome = saver.save(&run.ownership, &run.state, &before);
-                let fired = left.swap(usize::MAX, Ordering::SeqCst) > call && mesh.rank() == failing_rank;
+                let fired = fault.disarm();
                 let Err(error) = outcome else {
                     // Either the call failed after the commit, when old ones are removed, or there was none of that number.
                     good = saver.wait().unwrap().unwrap();

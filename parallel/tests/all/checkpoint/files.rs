@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use paceline_parallel::checkpoint::{Disk, Files, SaverOptions};
 
@@ -58,11 +58,36 @@ impl<F: Fn(&str) -> io::Result<()> + Send + Sync> Files for Asked<F> {
     }
 }
 
-/// Fails at the call with a number, counted from 0 since it was armed.
-pub fn failing_at(call: Arc<AtomicUsize>) -> impl Fn(&str) -> io::Result<()> + Send + Sync {
-    move |what| match call.fetch_sub(1, Ordering::SeqCst) {
-        0 => Err(io::Error::other(format!("no {what} today"))),
-        _ => Ok(()),
+/// Fails one call of one save, whichever saves follow it before it is disarmed: each has a thread of its own.
+#[derive(Default)]
+pub struct Fault(Mutex<Option<Armed>>);
+
+struct Armed {
+    calls_left: usize,
+    thread: Option<ThreadId>,
+    fired: bool,
+}
+
+impl Fault {
+    /// The call with this number of the next save will fail, counted from 0.
+    pub fn arm(&self, call: usize) {
+        *self.0.lock().unwrap() = Some(Armed { calls_left: call, thread: None, fired: false });
+    }
+
+    /// No call fails any more. Returns whether one did.
+    pub fn disarm(&self) -> bool {
+        self.0.lock().unwrap().take().is_some_and(|armed| armed.fired)
+    }
+
+    pub fn ask(&self, what: &str) -> io::Result<()> {
+        let mut armed = self.0.lock().unwrap();
+        let Some(armed) = armed.as_mut().filter(|armed| !armed.fired) else { return Ok(()) };
+        if *armed.thread.get_or_insert(std::thread::current().id()) != std::thread::current().id() {
+            return Ok(());
+        }
+        armed.fired = armed.calls_left == 0;
+        armed.calls_left = armed.calls_left.saturating_sub(1);
+        if armed.fired { Err(io::Error::other(format!("no {what} today"))) } else { Ok(()) }
     }
 }
 

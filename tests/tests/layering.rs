@@ -291,6 +291,7 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/engine/message.rs",
             "comm/src/engine/operation.rs",
             "comm/src/engine/pieces.rs",
+            "comm/src/engine/straight.rs",
             "comm/src/engine/walk.rs",
             "comm/src/engine/windows.rs",
             "comm/src/reduce/element.rs",

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::Communicator;
 use super::prepare::Prepared;
 use crate::collective::Collective;
-use crate::engine::{Memory, Message, Naming, Quick, SharedPlan, Small, Stamps, Turn};
+use crate::engine::{Memory, Message, Naming, Quick, Scratch, SharedPlan, Small, Stamps, Straight, Turn};
 use crate::error::Result;
 use crate::reduce::{DataType, ReduceOp};
 use crate::request::{Buffers, Counts, Request};
@@ -51,6 +51,8 @@ pub(super) struct Ready {
     /// Whether the call asked for the plan's row, rather than for none.
     wished: bool,
     plan: SharedPlan,
+    /// Of calls over links, the program if it runs straight.
+    straight: Option<Straight>,
     naming: Naming,
     stamps: Stamps,
     /// Where input and output begin in their buffers, and their lengths.
@@ -131,11 +133,13 @@ impl Communicator {
         let buffers = addresses(&mut request.buffers)?;
         let (engine, ready) = (&self.inner.engine, &readies[0]);
         match ready.naming {
-            // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
-            Naming::Whole if ready.plan.posting.is_none() => engine.run_small(|| unsafe { self.small(ready, buffers) }),
-            // SAFETY: the same.
+            Naming::Whole if ready.plan.posting.is_none() => {
+                // SAFETY: the buffers are lent for as long as the call runs, and one like it is ready.
+                engine.run_small(|scratch| unsafe { self.small(ready, buffers, scratch) })
+            }
+            // SAFETY: as above.
             Naming::Whole => engine.run_quick(|| unsafe { self.quick(ready, buffers) }),
-            // SAFETY: the same.
+            // SAFETY: as above.
             Naming::Pair { to, from } => engine.run_message(|| unsafe { self.message(ready, (to, from), buffers) }),
         }
     }
@@ -190,13 +194,15 @@ impl Communicator {
     ///
     /// The same.
     #[inline]
-    unsafe fn small<'a>(&self, ready: &'a Ready, (input, output): (*const u8, *mut u8)) -> Small<'a> {
-        let Ready { plan, stamps, input: from, output: to, .. } = ready;
+    unsafe fn small<'a>(&self, ready: &'a Ready, (input, output): (*const u8, *mut u8), scratch: Scratch) -> Small<'a> {
+        let Ready { plan, straight, stamps, input: from, output: to, .. } = ready;
+        let scratch = (scratch, plan.scratch_bytes());
         // SAFETY: as in `quick`.
         let memory =
-            unsafe { Memory::new((input.add(from.0), from.1), (output.add(to.0), to.1), plan.scratch_bytes(), None) };
+            unsafe { Memory::with_scratch((input.add(from.0), from.1), (output.add(to.0), to.1), scratch, None) };
         self.inner.note_in_history(stamps);
-        Small { plan, memory, stamps, sequence: self.next_sequence(), timeout: self.timeout() }
+        let straight = straight.as_ref();
+        Small { plan, straight, memory, stamps, sequence: self.next_sequence(), timeout: self.timeout() }
     }
 
     /// As [`Communicator::quick`], of a message.
@@ -269,6 +275,7 @@ impl Communicator {
             counts: counts.as_ref().map(OwnCounts::of),
             wished: self.options.algorithm.is_some(),
             plan: prepared.plan().clone(),
+            straight: if prepared.is_small() { Straight::of(prepared.plan()) } else { None },
             naming: prepared.naming(),
             stamps: prepared.stamps().clone(),
             input: (input.0.addr() - buffers.0, input.1),

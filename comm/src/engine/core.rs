@@ -16,6 +16,7 @@ use super::attention::{Attention, Stop};
 use super::channels::Channels;
 use super::fault;
 use super::kin::{Doing, Kin};
+use super::memory::Scratch;
 use super::notice::Notice;
 use super::wait::{Pause, WaitPolicies, Waiter};
 use super::walk::{Fault, FaultCause};
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) next_answer: Time,
     /// When a caller who waits asks again whether to give up.
     next_ask: Time,
+    /// Scratch that a small call has left for the next.
+    pub(crate) scratch: Scratch,
 }
 
 impl Core {
@@ -66,6 +69,7 @@ impl Core {
             beside: None,
             next_answer: Time(0),
             next_ask: Time(0),
+            scratch: Scratch::default(),
         }
     }
 

@@ -18,6 +18,9 @@ struct Place {
     bytes: usize,
 }
 
+/// Storage of a call's scratch, to be used again.
+pub(crate) type Scratch = Vec<u64>;
+
 /// The input, the output and the scratch of one call.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -25,7 +28,7 @@ pub(crate) struct Memory {
     output: Place,
     scratch: Place,
     /// The scratch's storage; never touched except through `scratch`.
-    _storage: Vec<u64>,
+    storage: Scratch,
     /// An input that the call made itself.
     _own_input: Option<Vec<u8>>,
 }
@@ -47,15 +50,38 @@ impl Memory {
         scratch_bytes: usize,
         own_input: Option<Vec<u8>>,
     ) -> Memory {
-        let mut storage = vec![0u64; scratch_bytes.div_ceil(8)];
+        // SAFETY: the caller's promise.
+        unsafe { Memory::with_scratch(input, output, (Scratch::new(), scratch_bytes), own_input) }
+    }
+
+    /// As [`Memory::new`], with storage that may have been another call's: what it held means nothing.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(crate) unsafe fn with_scratch(
+        input: (*const u8, usize),
+        output: (*mut u8, usize),
+        (mut storage, scratch_bytes): (Scratch, usize),
+        own_input: Option<Vec<u8>>,
+    ) -> Memory {
+        let words = scratch_bytes.div_ceil(8);
+        if storage.len() < words {
+            storage = vec![0; words];
+        }
         let scratch = Place { start: storage.as_mut_ptr().cast(), bytes: scratch_bytes };
         Memory {
             input: Place { start: input.0.cast_mut(), bytes: input.1 },
             output: Place { start: output.0, bytes: output.1 },
             scratch,
-            _storage: storage,
+            storage,
             _own_input: own_input,
         }
+    }
+
+    /// The scratch's storage; the call has ended.
+    pub(crate) fn into_scratch(self) -> Scratch {
+        self.storage
     }
 
     /// Lends input and output to the links, as far as these gain from it.

@@ -8,8 +8,9 @@ use super::channels::{Channels, LANE_BITS, Naming};
 use super::exchange::Exchange;
 use super::lane::{DONE, Lane};
 use super::memory::Memory;
-use super::plan::{Shapes, SharedPlan};
+use super::plan::{Plan, Shapes, SharedPlan};
 use super::stamp::Stamps;
+use super::straight::Stage;
 use super::walk::{Fault, Walk};
 use super::windows::{Outcome, Windows};
 use crate::collective::Collective;
@@ -92,6 +93,26 @@ impl Operation {
         exchange: Exchange,
     ) -> Box<Operation> {
         Operation::new(plan, memory, channels, naming, stamps, Beside::Exchange(exchange))
+    }
+
+    /// A call of one slice that has come to `stage`.
+    pub(super) fn resumed(
+        plan: SharedPlan,
+        memory: Memory,
+        channels: Channels,
+        stamps: Stamps,
+        stage: Stage,
+    ) -> Box<Operation> {
+        let mut operation = Operation::new(plan, memory, channels, Naming::Whole, stamps, Beside::Nothing);
+        let lane = &mut operation.lanes[0];
+        lane.round = stage.round;
+        lane.open_round(&operation.plan);
+        for (place, moved) in lane.moved.iter_mut().enumerate() {
+            let sent = stage.in_parts.filter(|(step, _)| *step == place).map_or(0, |(_, bytes)| bytes);
+            let has_ended = place < 64 && stage.ended & 1 << place != 0;
+            *moved = if has_ended { DONE } else { sent };
+        }
+        operation
     }
 
     /// A message that has begun: so many bytes are `sent`, or all with `None`; and it is `received`, or nothing of it.
@@ -240,7 +261,7 @@ impl Operation {
 }
 
 /// What is left to do when a slice's program has ended: an average's division.
-fn finish(plan: &SharedPlan, memory: &Memory, shapes: &Shapes) {
+pub(super) fn finish(plan: &Plan, memory: &Memory, shapes: &Shapes) {
     if plan.kernel.op() != ReduceOp::Avg {
         return;
     }

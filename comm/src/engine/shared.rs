@@ -13,6 +13,7 @@ use super::completion::Completion;
 use super::core::{ASKS_EVERY, Core};
 use super::handover::Signal;
 use super::kin::{Doing, Kin, Relative};
+use super::memory::Scratch;
 use super::message::Message;
 use super::quick::Quick;
 use super::small::Small;
@@ -114,9 +115,10 @@ impl Engine {
 
     /// Runs a small call over links in this thread, if nothing else is under way; otherwise nothing has happened.
     #[inline]
-    pub(crate) fn run_small<'a>(&self, small: impl FnOnce() -> Small<'a>) -> Option<Result<()>> {
+    pub(crate) fn run_small<'a>(&self, small: impl FnOnce(Scratch) -> Small<'a>) -> Option<Result<()>> {
         let mut core = self.free_core()?;
-        Some(core.safely(|core| core.run_small(&self.inner.attention, small())))
+        let small = small(std::mem::take(&mut core.scratch));
+        Some(core.safely(|core| core.run_small(&self.inner.attention, small)))
     }
 
     /// The core, if it may be used by this thread and nothing is under way.

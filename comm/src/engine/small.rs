@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use super::active::Active;
 use super::attention::Attention;
-use super::channels::{Channels, Naming};
+use super::channels::Channels;
 use super::core::Core;
 use super::memory::Memory;
-use super::operation::{Beside, Operation};
+use super::operation::Operation;
 use super::plan::SharedPlan;
 use super::stamp::Stamps;
+use super::straight::{Look, Runner, Stage, Straight};
 use crate::error::{CallName, Result};
 
 /// A call over links, ready to run.
 pub(crate) struct Small<'a> {
     pub(crate) plan: &'a SharedPlan,
+    /// The plan's program, if it runs straight.
+    pub(crate) straight: Option<&'a Straight>,
     pub(crate) memory: Memory,
     pub(crate) stamps: &'a Stamps,
     pub(crate) sequence: u64,
@@ -25,10 +28,29 @@ pub(crate) struct Small<'a> {
 impl Core {
     /// Runs a call while nothing else is under way.
     pub(crate) fn run_small(&mut self, attention: &Attention, small: Small<'_>) -> Result<()> {
-        let Small { plan, memory, stamps, sequence, timeout } = small;
+        let Small { plan, straight, memory, stamps, sequence, timeout } = small;
         let channels = Channels::Collective { sequence };
-        let mut operation =
-            Operation::new(plan.clone(), memory, channels, Naming::Whole, stamps.clone(), Beside::Nothing);
+        let size = self.endpoint.size();
+        let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
+        let (mut stage, mut done) = (Stage::default(), false);
+        if let Some(straight) = straight {
+            let runner = Runner { plan, memory: &memory, stamps, channels };
+            let mut look = Look::Nothing;
+            self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
+                look = straight.look(&runner, &mut stage, &mut core.endpoint);
+                if look != Look::Nothing {
+                    core.endpoint.ring_peers();
+                }
+                matches!(look, Look::Done | Look::Otherwise)
+            });
+            done = look == Look::Done;
+        }
+        if done {
+            self.scratch = memory.into_scratch();
+            self.witness.remember(call, stamps.own());
+            return Ok(());
+        }
+        let mut operation = Operation::resumed(plan.clone(), memory, channels, stamps.clone(), stage);
         let mut found = Ok(false);
         self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
             found = operation.progress(&mut core.endpoint);
@@ -37,8 +59,6 @@ impl Core {
             }
             operation.is_done() || found.is_err()
         });
-        let size = self.endpoint.size();
-        let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
         if operation.is_done() {
             self.witness.remember(call, stamps.own());
             return Ok(());

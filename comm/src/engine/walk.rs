@@ -1,13 +1,15 @@
 //! One look at the steps of a round: the only place where bytes move.
 
+use std::ops::Range;
+
 use paceline_transport::{Channel, Endpoint, LinkError, Stamp};
 
 use super::channels::{Channels, Naming};
 use super::lane::{DONE, ELEMENT_BYTES_MAX, Lane, Part};
 use super::memory::Memory;
-use super::plan::SharedPlan;
+use super::plan::{Plan, SharedPlan};
 use super::stamp::Stamps;
-use crate::schedule::{Buffer, Step};
+use crate::schedule::{Buffer, Span, Step};
 
 /// Why a call can't move on, and where it stood.
 #[derive(Debug)]
@@ -161,28 +163,11 @@ impl Walk<'_> {
                 Ok(if bytes == wanted { DONE } else { moved + bytes })
             }
             Step::Copy { source, target } => {
-                let (from, to) = (range(source), range(target));
-                assert_eq!(from.len(), to.len(), "a copy keeps its length");
-                let (source, target) =
-                    (self.memory.address(source.buffer, &from), self.memory.address(target.buffer, &to));
-                if !std::ptr::eq(source, target) {
-                    // SAFETY: `address` has checked both ranges; they are the same (skipped) or disjoint, and no other
-                    // step of the round writes the one or touches the other (schedule rule 2).
-                    unsafe { std::ptr::copy_nonoverlapping(source, target, from.len()) };
-                }
+                copy(self.memory, (source.buffer, &range(source)), (target.buffer, &range(target)));
                 Ok(DONE)
             }
             Step::Reduce { source, runs, target } => {
-                let to = range(target);
-                let elements = to.len() / self.plan.element_bytes;
-                let first = range(source);
-                let stride = self.plan.run_stride(target.count);
-                let run = |k: u32| {
-                    let start = first.start + k as usize * stride;
-                    self.memory.address(Buffer::Scratch, &(start..start + to.len())).cast_const()
-                };
-                let target = self.memory.address(target.buffer, &to);
-                fold_runs(self.plan, target, *runs, run, elements);
+                fold(self.plan, self.memory, (*runs, target), (range(source).start, &range(target)));
                 Ok(DONE)
             }
         }
@@ -217,7 +202,26 @@ impl Part {
 /// The most runs whose addresses fit on the stack.
 const RUNS_ON_STACK: usize = 16;
 
-fn fold_runs(plan: &SharedPlan, target: *mut u8, runs: u32, run: impl Fn(u32) -> *const u8, elements: usize) {
+/// Copies a range of one buffer over one of another, equally long.
+pub(super) fn copy(memory: &Memory, from: (Buffer, &Range<usize>), to: (Buffer, &Range<usize>)) {
+    assert_eq!(from.1.len(), to.1.len(), "a copy keeps its length");
+    let (source, target) = (memory.address(from.0, from.1), memory.address(to.0, to.1));
+    if !std::ptr::eq(source, target) {
+        // SAFETY: `address` has checked both ranges; they are the same (skipped) or disjoint, and no other step of the round
+        // writes the one or touches the other (schedule rule 2).
+        unsafe { std::ptr::copy_nonoverlapping(source, target, from.1.len()) };
+    }
+}
+
+/// Folds runs of scratch, of which the first begins at `first`, into the range `to` of a target.
+pub(super) fn fold(plan: &Plan, memory: &Memory, (runs, target): (u32, &Span), (first, to): (usize, &Range<usize>)) {
+    let elements = to.len() / plan.element_bytes;
+    let stride = plan.run_stride(target.count);
+    let run = |k: u32| {
+        let start = first + k as usize * stride;
+        memory.address(Buffer::Scratch, &(start..start + to.len())).cast_const()
+    };
+    let target = memory.address(target.buffer, to);
     let mut few = [std::ptr::null(); RUNS_ON_STACK];
     let many: Vec<*const u8>;
     let sources = if runs as usize <= RUNS_ON_STACK {
@@ -229,7 +233,7 @@ fn fold_runs(plan: &SharedPlan, target: *mut u8, runs: u32, run: impl Fn(u32) ->
         many = (0..runs).map(run).collect();
         &many[..]
     };
-    // SAFETY: `run` and the caller have checked every range; the runs are scratch, which no other step of the round
-    // writes, and the target is disjoint from them or one of them (schedule rule 2).
+    // SAFETY: `address` has checked every range; the runs are scratch, which no other step of the round writes, and the
+    // target is disjoint from them or one of them (schedule rule 2).
     unsafe { plan.kernel.fold(target, sources, elements) };
 }

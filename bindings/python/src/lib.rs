@@ -31,6 +31,7 @@ fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<group::Group>()?;
     module.add_class::<operator::PreMulSum>()?;
     module.add_class::<work::Work>()?;
+    module.add("has_cuda", cfg!(feature = "cuda"))?;
     #[cfg(feature = "measure")]
     module.add_function(wrap_pyfunction!(measure::all_reduce_seconds, module)?)?;
     Ok(())

@@ -59,7 +59,12 @@ impl Simulated {
         paths.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
         let paths = std::env::join_paths(paths).expect("they were paths before");
         let cache = folder.path().join("kernels");
-        let environment = vec![("LD_LIBRARY_PATH".into(), paths), ("PACELINE_CACHE".into(), cache.into())];
+        let environment = vec![
+            ("LD_LIBRARY_PATH".into(), paths),
+            ("PACELINE_CACHE".into(), cache.into()),
+            // A program may have loaded a real one, of another name, whose kernels are of no use here.
+            ("PACELINE_NVRTC".into(), folder.path().join("libnvrtc.so").into()),
+        ];
         Ok(Simulated { folder, environment })
     }
 

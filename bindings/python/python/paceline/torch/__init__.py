@@ -12,6 +12,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from paceline import _paceline
@@ -27,7 +28,7 @@ def _load() -> types.ModuleType:
     global _extension
     if _extension is None:
         extension = build()
-        extension.load(_paceline.__file__)
+        extension.load(_paceline.__file__, _paceline.has_cuda)
         _extension = extension
     return _extension
 
@@ -50,5 +51,11 @@ def is_registered() -> bool:
     return _NAME in dist.Backend.backend_list
 
 
+def _devices() -> list[str]:
+    # Where PyTorch has CUDA tensors and the library can't take them, the backend says so better than PyTorch, which would
+    # know no backend for them.
+    return ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
+
+
 if dist.is_available() and not is_registered():
-    dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=_devices())

@@ -26,7 +26,8 @@ Backend::Backend(Membership membership)
       options_(c10::make_intrusive<Options>(NAME, membership.timeout)),
       communicator_(std::make_shared<Communicator>(membership, "paceline")),
       reaper_(std::make_shared<Reaper>()),
-      messages_(std::make_shared<Messages>(communicator_)) {
+      messages_(std::make_shared<Messages>(communicator_)),
+      devices_(membership) {
   for (int rank = 0; rank < size_; ++rank) {
     senders_.push_back(std::make_shared<Reaper>());
   }
@@ -51,6 +52,7 @@ void Backend::setTimeout(Milliseconds timeout) {
   options_->timeout = timeout;
   membership_.timeout = timeout;
   communicator_->setTimeout(timeout);
+  devices_.setTimeout(timeout);
 }
 
 uint64_t Backend::getSequenceNumberForGroup() {
@@ -58,7 +60,8 @@ uint64_t Backend::getSequenceNumberForGroup() {
 }
 
 c10d::ErrorType Backend::getError() {
-  switch (communicator_->health()) {
+  const auto onHost = communicator_->health();
+  switch (onHost == pclSuccess ? devices_.health() : onHost) {
     case pclSuccess:
       return c10d::ErrorType::SUCCESS;
     case pclTimeout:
@@ -104,14 +107,17 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
 }
 
 void Backend::abort() {
-  communicator_->revoke("abort() of the process group was called");
+  const std::string reason = "abort() of the process group was called";
+  communicator_->revoke(reason);
   if (staged_) {
-    staged_->revoke("abort() of the process group was called");
+    staged_->revoke(reason);
   }
+  devices_.revoke(reason);
 }
 
 void Backend::shutdown() {
   WithoutInterpreter free;
+  devices_.close();
   communicator_->close();
   messages_->stop();
   if (stagedReaper_) {
@@ -148,15 +154,52 @@ pclCall_t Backend::moving(pclCollective_t collective, at::ScalarType type, size_
   return made;
 }
 
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  if (device.is_cuda()) {
+    boundDevice_ = device;
+    devices_.connect(device);
+  }
+}
+
+void Backend::startCoalescing() {
+  std::lock_guard<std::mutex> lock(coalescing_);
+  coalesced_.emplace();
+}
+
+WorkPtr Backend::endCoalescing() {
+  std::lock_guard<std::mutex> lock(coalescing_);
+  auto works = std::exchange(coalesced_, std::nullopt).value_or(std::vector<WorkPtr>());
+  if (works.size() == 1) {
+    return works[0];
+  }
+  return c10::make_intrusive<JointWork>(rank_, std::move(works), sequence_);
+}
+
+WorkPtr Backend::noted(WorkPtr work) {
+  std::lock_guard<std::mutex> lock(coalescing_);
+  if (coalesced_) {
+    coalesced_->push_back(work);
+  }
+  return work;
+}
+
 WorkPtr Backend::launch(Calls calls, Milliseconds given, bool isAsync) {
-  const auto& functions = library();
   const auto timeout = timeoutOf(given);
+  const auto device = deviceOf(calls);
+  if (device.is_cpu()) {
+    return noted(launchOnHost(std::move(calls), timeout, isAsync));
+  }
+  return noted(devices_.launch(std::move(calls), device, timeout, ++sequence_));
+}
+
+WorkPtr Backend::launchOnHost(Calls calls, Milliseconds timeout, bool isAsync) {
+  const auto& functions = library();
   const auto sequence = ++sequence_;
   const auto handle = communicator_->handle();
-  // Past the word "paceline:".
-  const char* name = calls.title + 9;
+  const char* name = calls.name();
   pclWork_t started = nullptr;
   pclResult_t result = pclSuccess;
+  const Operators operators(calls, *communicator_);
   // Profilers want to see the time that it takes.
   c10::intrusive_ptr<Work> done;
   if (calls.calls.size() == 1) {
@@ -177,9 +220,6 @@ WorkPtr Backend::launch(Calls calls, Milliseconds given, bool isAsync) {
     }
     const auto ended = isAsync ? functions.pclGroupEndStart(&started) : functions.pclGroupEnd();
     result = result == pclSuccess ? ended : result;
-  }
-  for (const auto op : calls.operators) {
-    functions.pclRedOpDestroy(op, handle);
   }
   communicator_->check(result, name);
   if (!isAsync) {

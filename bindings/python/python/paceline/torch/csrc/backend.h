@@ -8,31 +8,16 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "communicator.h"
+#include "calls.h"
+#include "devices.h"
 #include "messages.h"
 #include "tensors.h"
 #include "work.h"
 
 namespace paceline {
 
-using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-// One or more calls that are one work.
-struct Calls {
-  c10d::OpType type;
-  // Of the work, for profilers: "paceline:all_reduce".
-  const char* title;
-  std::vector<pclCall_t> calls;
-  // What the calls read and write.
-  Tensors kept;
-  Tensors outputs;
-  // Brings the outcome to where it belongs.
-  std::function<void()> after;
-  // Operators that were made for these calls.
-  std::vector<pclRedOp_t> operators;
-};
 
 class Backend : public c10d::Backend {
  public:
@@ -50,6 +35,11 @@ class Backend : public c10d::Backend {
                                           const c10::intrusive_ptr<Options>& opts) override;
   void abort() override;
   void shutdown() override;
+  // Makes what collectives over memory of this device need, and has barriers be there.
+  void eagerConnectSingleDevice(at::Device device) override;
+  // Calls until the end become one work. They aren't held back meanwhile.
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
 
   // reductions.cpp
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
@@ -84,8 +74,11 @@ class Backend : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool waitAllRanks) override;
 
  private:
-  // Runs the calls to their end, or starts them.
+  // Runs the calls to their end or starts them, or puts them into a stream, as the tensors' device has it.
   WorkPtr launch(Calls calls, Milliseconds timeout, bool isAsync);
+  WorkPtr launchOnHost(Calls calls, Milliseconds timeout, bool isAsync);
+  // What `endCoalescing` is to give, too.
+  WorkPtr noted(WorkPtr work);
   // An empty call, and one that moves elements.
   pclCall_t call(pclCollective_t collective) const;
   pclCall_t moving(pclCollective_t collective, at::ScalarType type, size_t count) const;
@@ -100,6 +93,8 @@ class Backend : public c10d::Backend {
                          const at::Tensor& input);
   WorkPtr startReceive(Tensors& tensors, const std::vector<int>& sources, int tag, c10d::OpType type, const char* title,
                        const std::string& from);
+  // The device whose stream a barrier is in; none: it is the host's.
+  std::optional<at::Device> deviceOfBarrier(const c10d::BarrierOptions& opts) const;
   void checkRoot(int64_t root, const char* call) const;
   Milliseconds timeoutOf(Milliseconds given) const;
   std::vector<int64_t> ranksInJob() const;
@@ -115,6 +110,10 @@ class Backend : public c10d::Backend {
   // For calls that are several calls of the library, whose sizes follow from each other: made at the first.
   std::shared_ptr<Communicator> staged_;
   std::shared_ptr<Reaper> stagedReaper_;
+  Devices devices_;
+  std::optional<at::Device> boundDevice_;
+  std::mutex coalescing_;
+  std::optional<std::vector<WorkPtr>> coalesced_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<uint64_t> monitored_{0};
 };

@@ -18,7 +18,8 @@ const std::string FAILED = "failed: ";
 
 }  // namespace
 
-Communicator::Communicator(Membership membership, const std::string& key) : membership_(std::move(membership)) {
+Communicator::Communicator(Membership membership, const std::string& key, Attachment attachment)
+    : membership_(std::move(membership)) {
   const auto& functions = library();
   pclUniqueId id;
   std::memset(&id, 0, sizeof(id));
@@ -50,6 +51,8 @@ Communicator::Communicator(Membership membership, const std::string& key) : memb
   config.name = name.c_str();
   config.timeoutMs = static_cast<uint64_t>(membership_.timeout.count());
   config.initTimeoutMs = config.timeoutMs;
+  config.device = attachment.device;
+  config.deviceScratchBytes = attachment.scratchBytes;
   pclComm_t made = nullptr;
   const auto result = functions.pclCommInitRankConfig(&made, membership_.size, id, membership_.rank, &config);
   if (result != pclSuccess) {

@@ -28,10 +28,17 @@ struct Membership {
   std::vector<int64_t> globalRanks;
 };
 
+// The device that a communicator's calls over memory of devices are for.
+struct Attachment {
+  int device = PCL_DEVICE_NONE;
+  // Bytes of it that other ranks write to; 0: the library's own choice.
+  uint64_t scratchBytes = 0;
+};
+
 class Communicator {
  public:
   // Collective: rank 0 puts into the store where to meet. Throws DistBackendError, naming who has not come.
-  Communicator(Membership membership, const std::string& key);
+  Communicator(Membership membership, const std::string& key, Attachment attachment = {});
   // Ends what is under way on this rank.
   ~Communicator();
   Communicator(const Communicator&) = delete;

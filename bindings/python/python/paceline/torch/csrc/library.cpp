@@ -10,10 +10,11 @@ namespace {
 
 Library functions;
 bool isLoaded = false;
+bool isWithCuda = false;
 
 }  // namespace
 
-void loadLibrary(const std::string& path) {
+void loadLibrary(const std::string& path, bool hasCuda) {
   if (isLoaded) {
     return;
   }
@@ -30,7 +31,12 @@ void loadLibrary(const std::string& path) {
   TORCH_CHECK(found.pclGetVersion(&version) == pclSuccess && version == PCL_VERSION_CODE, path, " is version ", version,
               ", but paceline.torch was built for ", PCL_VERSION_CODE);
   functions = found;
+  isWithCuda = hasCuda;
   isLoaded = true;
+}
+
+bool hasCuda() {
+  return isWithCuda;
 }
 
 const Library& library() {

@@ -38,9 +38,12 @@ struct Library {
 #undef PACELINE_MEMBER
 };
 
-// Looks the functions up in the library at `path`. Throws if one is missing or the version is another than the
-// header's.
-void loadLibrary(const std::string& path);
+// Looks the functions up in the library at `path`, which was built with CUDA or without. Throws if one is missing or the
+// version is another than the header's.
+void loadLibrary(const std::string& path, bool hasCuda);
+
+// Whether the library was built for memory of CUDA devices.
+bool hasCuda();
 
 // Throws before `loadLibrary`.
 const Library& library();

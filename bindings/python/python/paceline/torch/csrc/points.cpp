@@ -12,6 +12,15 @@ namespace {
 constexpr Tag MONITORED = Tag(1) << 40;
 constexpr Tag ACKNOWLEDGED = Tag(1) << 41;
 
+// A message over memory of a device: its bytes.
+pclCall_t message(pclCollective_t collective, const at::Tensor& flat) {
+  pclCall_t call = PCL_CALL_INITIALIZER;
+  call.collective = collective;
+  call.datatype = pclUint8;
+  call.count = flat.nbytes();
+  return call;
+}
+
 // The work of a message that leaves.
 class SendWork : public Work {
  public:
@@ -161,22 +170,51 @@ WorkPtr Backend::send(Tensors& tensors, int target, int tag) {
   checkRoot(target, "send");
   TORCH_CHECK(tag >= 0, "send: Tag must be nonnegative, not ", tag);
   TORCH_CHECK(target != rank_, "send: to this rank itself");
+  if (tensor.is_cuda()) {
+    Calls calls{c10d::OpType::SEND, "paceline:send"};
+    auto flat = tensor.contiguous();
+    auto made = message(pclCollSend, flat);
+    made.sendbuff = flat.const_data_ptr();
+    calls.calls = {made};
+    calls.kept = {flat, tensor};
+    calls.outputs = tensors;
+    return noted(devices_.message(std::move(calls), tensor.device(), rank_, target, options_->timeout, sequence_));
+  }
   auto flat = tensor.contiguous();
   auto work = c10::make_intrusive<SendWork>(rank_, tensors, sequence_.load(), flat, communicator_, senders_[target]);
   work->begin(messages_->startSend(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes(), target, tag,
                                    options_->timeout, work->header()));
-  return work;
+  return noted(work);
 }
 
 WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
   checkRoot(source, "recv");
   TORCH_CHECK(tag >= 0, "recv: Tag must be nonnegative, not ", tag);
   TORCH_CHECK(source != rank_, "recv: from this rank itself");
+  auto& tensor = only(tensors, "recv");
+  checkDense(tensor, "recv");
+  if (tensor.is_cuda()) {
+    Calls calls{c10d::OpType::RECV, "paceline:recv"};
+    auto flat = tensor.contiguous();
+    auto made = message(pclCollRecv, flat);
+    made.recvbuff = flat.data_ptr();
+    calls.calls = {made};
+    calls.kept = {flat, tensor};
+    calls.outputs = tensors;
+    if (!flat.is_same(tensor)) {
+      calls.after = [flat, tensor] { tensor.copy_(flat); };
+    }
+    auto work = devices_.message(std::move(calls), tensor.device(), source, rank_, options_->timeout, sequence_);
+    work->setSource(source);
+    return noted(work);
+  }
   return startReceive(tensors, {source}, tag, c10d::OpType::RECV, "paceline:recv", communicator_->nameOf(source));
 }
 
 WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   TORCH_CHECK(tag >= 0, "recv: Tag must be nonnegative, not ", tag);
+  auto& tensor = only(tensors, "recv");
+  TORCH_CHECK(!tensor.is_cuda(), "recv: from any rank, only into memory of the host: say which rank, or receive there");
   std::vector<int> sources;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) {
@@ -209,12 +247,30 @@ WorkPtr Backend::startReceive(Tensors& tensors, const std::vector<int>& sources,
   };
   work->receive = receive;
   messages_->startReceive(receive, sources);
-  return work;
+  return noted(work);
+}
+
+std::optional<at::Device> Backend::deviceOfBarrier(const c10d::BarrierOptions& opts) const {
+  if (!hasCuda() || !devices_.areThere()) {
+    return std::nullopt;
+  }
+  if (!opts.device_ids.empty()) {
+    return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(opts.device_ids[0]));
+  }
+  return boundDevice_;
 }
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
   Calls calls{c10d::OpType::BARRIER, "paceline:barrier"};
   calls.calls = {call(pclCollBarrier)};
+  if (const auto device = deviceOfBarrier(opts)) {
+    auto work = devices_.launch(std::move(calls), *device, timeoutOf(opts.timeout), ++sequence_);
+    work->waitsOnHost = true;
+    if (!opts.asyncOp) {
+      work->wait();
+    }
+    return noted(work);
+  }
   return launch(std::move(calls), opts.timeout, opts.asyncOp);
 }
 

@@ -30,11 +30,7 @@ std::optional<pclCall_t> Backend::reducing(pclCollective_t collective, at::Scala
   made.count = count * how->units;
   made.op = how->op;
   if (op == c10d::ReduceOp::PREMUL_SUM) {
-    auto factor = factorOf(op, type);
-    const auto result = library().pclRedOpCreatePreMulSum(&made.op, factor.data_ptr(), made.datatype,
-                                                          pclScalarHostImmediate, communicator_->handle());
-    communicator_->check(result, "ReduceOp.PREMUL_SUM");
-    calls.operators.push_back(made.op);
+    calls.factors.emplace_back(calls.calls.size(), factorOf(op, type));
   }
   return made;
 }

@@ -164,8 +164,12 @@ at::Tensor fold(const at::Tensor& all, const RedOp& op) {
 
 void checkDense(const at::Tensor& tensor, const char* call) {
   TORCH_CHECK(tensor.layout() == at::kStrided, call, ": only dense tensors are supported here, not ", tensor.layout());
-  TORCH_CHECK(tensor.device().is_cpu(), call,
-              ": the paceline backend of this build takes tensors in memory of the host, not on ", tensor.device());
+  const auto device = tensor.device();
+  TORCH_CHECK(device.is_cpu() || device.is_cuda(), call,
+              ": the paceline backend takes tensors in memory of the host or of CUDA devices, not on ", device);
+  TORCH_CHECK(device.is_cpu() || hasCuda(), call, ": the tensor is on ", device,
+              ", but the package paceline that is installed was built without CUDA: build it with its feature cuda "
+              "(docs/torch.md says how)");
 }
 
 void checkSameType(const at::Tensor& one, const at::Tensor& other, const char* call) {

@@ -32,7 +32,7 @@ at::Tensor fold(const at::Tensor& all, const c10d::ReduceOp& op);
 // Throws where neither can.
 void checkFold(at::ScalarType type, const c10d::ReduceOp& op);
 
-// Throws unless it is a dense tensor in memory of the host.
+// Throws unless it is a dense tensor in memory that calls can be over.
 void checkDense(const at::Tensor& tensor, const char* call);
 void checkSameType(const at::Tensor& one, const at::Tensor& other, const char* call);
 // The tensor that a call has exactly one of.

@@ -39,14 +39,30 @@ void Work::synchronize() {
 
 bool Work::wait(Milliseconds timeout) {
   if (!await(timeout)) {
-    TORCH_CHECK_WITH(DistBackendError, false, c10d::opTypeToString(opType_), " on rank ", rank_, ": waited ",
-                     timeout.count(), " ms, Timed out waiting for it to end (the call goes on)");
+    raiseLate(timeout);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (exception_) {
     std::rethrow_exception(exception_);
   }
   return true;
+}
+
+void Work::raiseLate(Milliseconds timeout) const {
+  C10_THROW_ERROR(DistBackendError,
+                  c10::str(c10d::opTypeToString(opType_), " on rank ", rank_, ": waited ", timeout.count(),
+                           " ms, Timed out waiting for it to end (the call goes on)"));
+}
+
+void Work::endRecord() {
+  std::function<void()> recorded;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    recorded = std::exchange(recordFunctionEndCallback_, nullptr);
+  }
+  if (recorded) {
+    recorded();
+  }
 }
 
 bool Work::await(Milliseconds timeout) {
@@ -252,6 +268,47 @@ void CallWork::attend() {
 
 void CallWork::abort() {
   running_->communicator->revoke("abort() of a work was called");
+}
+
+JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works, uint64_t sequence)
+    : Work(rank, c10d::OpType::COALESCED, "paceline:coalesced", {}, sequence), works_(std::move(works)) {
+  endRecord();
+}
+
+bool JointWork::isCompleted() {
+  for (const auto& work : works_) {
+    if (!work->isCompleted()) {
+      return false;
+    }
+  }
+  std::exception_ptr error;
+  for (const auto& work : works_) {
+    error = error ? error : work->exception();
+  }
+  settle(error);
+  return true;
+}
+
+bool JointWork::wait(Milliseconds timeout) {
+  std::exception_ptr error;
+  for (const auto& work : works_) {
+    try {
+      work->wait(timeout);
+    } catch (...) {
+      // The others are waited for, too: they have tensors of the caller's.
+      error = error ? error : std::current_exception();
+    }
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  return true;
+}
+
+void JointWork::abort() {
+  for (const auto& work : works_) {
+    work->abort();
+  }
 }
 
 }  // namespace paceline

@@ -43,6 +43,10 @@ class Work : public c10d::Work {
   virtual void look() {}
   // Sees to it that it settles though nobody waits.
   virtual void attend() {}
+  // Tells profilers that it is over, or out of the host's hands.
+  void endRecord();
+  // Throws that it hasn't ended within `timeout`.
+  [[noreturn]] void raiseLate(Milliseconds timeout) const;
 
   const std::vector<at::Tensor> outputs_;
 
@@ -101,6 +105,19 @@ class CallWork : public Work {
   std::shared_ptr<Running> running_;
   std::shared_ptr<Reaper> reaper_;
   std::atomic<bool> isAttended_{false};
+};
+
+// Several works as one.
+class JointWork : public Work {
+ public:
+  JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works, uint64_t sequence);
+
+  bool isCompleted() override;
+  bool wait(Milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+
+ private:
+  const std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
 }  // namespace paceline

@@ -99,12 +99,15 @@ def reductions(me: int, n: int) -> None:
     dist.all_reduce_coalesced(many)
     for tensor in many:
         same(tensor, torch.full_like(tensor, n * (n - 1) / 2))
+
+
+def sparse(me: int, n: int) -> None:
     indices = torch.tensor([[me, n]])
-    sparse = torch.sparse_coo_tensor(indices, torch.ones(2, 2), (n + 1, 2))
-    dist.all_reduce(sparse)
+    tensor = torch.sparse_coo_tensor(indices, torch.ones(2, 2), (n + 1, 2))
+    dist.all_reduce(tensor)
     expected = torch.ones(n + 1, 2)
     expected[n] = n
-    same(sparse.to_dense(), expected)
+    same(tensor.to_dense(), expected)
 
 
 def moves(me: int, n: int) -> None:
@@ -255,7 +258,7 @@ def main() -> None:
     dist.init_process_group("paceline", timeout=timedelta(seconds=60))
     me, n = dist.get_rank(), dist.get_world_size()
     assert dist.get_backend() == "paceline"
-    for part in (reductions, moves, messages, futures, groups):
+    for part in (reductions, sparse, moves, messages, futures, groups):
         part(me, n)
         dist.barrier()
     for _ in range(3):

@@ -1,120 +1,144 @@
 """PyTorch's operators on CUDA tensors, computed by the host: for a simulated machine, which can't run PyTorch's kernels.
 
-Copies between host and device, between devices and into one's own memory are left to CUDA; everything else takes its tensors
-to the host, computes there, and brings back what it wrote. Each operator waits for its stream, and those of PyTorch's C++
-code (DDP, a backend's copies) go the same way in every thread that has taken over the state of the one that has `HostKernels`
-on.
+Copies of bytes are left to CUDA, in the current stream; everything else takes its tensors to the host, computes there, and
+brings back what it wrote. Operators that PyTorch's C++ code calls, in whichever thread, go the same way.
 """
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-aten = torch.ops.aten
+# Nothing is computed: memory is made, looked at in another way, or copied to a number.
+_LEFT_ALONE = ("empty", "new_empty", "set_", "resize_", "record_stream", "is_pinned", "_pin_memory", "_local_scalar_dense")
 
-# Nothing is computed: memory is made, or looked at in another way.
-_LEFT_ALONE = {
-    aten.empty.memory_format,
-    aten.empty_strided.default,
-    aten.new_empty.default,
-    aten.new_empty_strided.default,
-    aten.detach.default,
-    aten.record_stream.default,
-    aten.set_.source_Storage_storage_offset,
-    aten.resize_.default,
-    aten.is_pinned.default,
-    aten._pin_memory.default,
-}
+_library: torch.library.Library | None = None
+
+
+def install() -> None:
+    """Takes the place of all of PyTorch's kernels for CUDA, for as long as the process lives."""
+    global _library
+    if _library is not None:
+        return
+    _library = torch.library.Library("aten", "IMPL")
+    for full in torch._C._dispatch_get_all_op_names():
+        if not full.startswith("aten::") or not torch._C._dispatch_has_kernel_for_dispatch_key(full, "CUDA"):
+            continue
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        operator = getattr(getattr(torch.ops.aten, name), overload or "default")
+        if operator.is_view or name.startswith(_LEFT_ALONE):
+            continue
+        _library.impl(operator, _on_host(operator), "CUDA", allow_override=True)
+    _library.impl(torch.ops.aten.copy_.default, _copy, "CUDA", allow_override=True)
 
 
 def _is_cuda(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cuda"
 
 
-def _is_plain_copy(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether one run of bytes becomes another."""
-    return (
-        target.dtype == source.dtype
-        and target.shape == source.shape
-        and target.is_contiguous()
-        and source.is_contiguous()
+def _extent(tensor: torch.Tensor) -> int:
+    """How many elements lie from the first to the last, whatever the strides."""
+    if tensor.numel() == 0:
+        return 0
+    return 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _bytes(target: torch.Tensor, source: torch.Tensor, elements: int) -> None:
+    """Copies so many elements as they lie, as work of the current stream of the device."""
+    device = target.device if _is_cuda(target) else source.device
+    stream = torch.cuda.current_stream(device)
+    runtime = ctypes.CDLL(None)
+    size = elements * target.element_size()
+    code = runtime.cudaMemcpyAsync(
+        ctypes.c_void_p(target.data_ptr()),
+        ctypes.c_void_p(source.data_ptr()),
+        ctypes.c_size_t(size),
+        ctypes.c_int(4),
+        ctypes.c_void_p(stream.cuda_stream),
     )
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes from the tensor's first element to its last, whatever its strides."""
-    size = 0
-    if tensor.numel():
-        size = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return flat.set_(tensor.untyped_storage(), tensor.storage_offset(), (size,), (1,))
+    assert code == 0, f"cudaMemcpyAsync of {size} bytes gave {code}"
+    if not (_is_cuda(target) and _is_cuda(source)) and not (target.is_pinned() or source.is_pinned()):
+        stream.synchronize()
 
 
 def _to_host(tensor: torch.Tensor) -> torch.Tensor:
-    flat = _flat(tensor)
-    host = torch.empty(flat.shape, dtype=tensor.dtype, device="cpu")
-    host.copy_(flat)
+    host = torch.empty(_extent(tensor), dtype=tensor.dtype, device="cpu")
+    if host.numel():
+        _bytes(host, tensor, host.numel())
     return host.as_strided(tensor.shape, tensor.stride())
 
 
 def _to_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
-    flat = _flat(host)
-    memory = torch.empty(flat.shape, dtype=host.dtype, device=device)
-    memory.copy_(flat)
+    memory = torch.empty(_extent(host), dtype=host.dtype, device=device)
+    if memory.numel():
+        _bytes(memory, host, memory.numel())
     return memory.as_strided(host.shape, host.stride())
 
 
-class HostKernels(TorchDispatchMode):
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        flat, spec = pytree.tree_flatten((args, kwargs))
-        tensors = [value for value in flat if _is_cuda(value)]
-        target = kwargs.get("device")
-        device = torch.device(target) if target is not None else None
-        if not tensors and (device is None or device.type != "cuda"):
-            return func(*args, **kwargs)
-        if func in _LEFT_ALONE or func.is_view or func.namespace not in ("aten", "c10d_functional"):
-            return func(*args, **kwargs)
-        if func is aten.copy_.default and _is_plain_copy(args[0], args[1]):
-            return func(*args, **kwargs)
-        return self._compute(func, flat, spec, tensors, device)
+def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    is_plain = target.dtype == source.dtype and target.shape == source.shape
+    if is_plain and target.is_contiguous() and source.is_contiguous() and target.is_conj() == source.is_conj():
+        if target.numel():
+            _bytes(target, source, target.numel())
+            if not non_blocking and not (_is_cuda(target) and _is_cuda(source)):
+                torch.cuda.current_stream(target.device if _is_cuda(target) else source.device).synchronize()
+        return target
+    values = _to_host(source) if _is_cuda(source) else source
+    if not _is_cuda(target):
+        return target.copy_(values)
+    host = _to_host(target)
+    host.copy_(values)
+    if host.numel():
+        _bytes(target, host, _extent(target))
+    return target
 
-    def _compute(self, func: Any, flat: list, spec: Any, tensors: list, device: torch.device | None) -> Any:
-        if device is None:
-            device = tensors[0].device
-        elif device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
-        hosts = {id(tensor): _to_host(tensor) for tensor in tensors}
-        swapped = [
-            hosts[id(value)] if _is_cuda(value) else torch.device("cpu") if isinstance(value, torch.device) else value
-            for value in flat
-        ]
-        args, kwargs = pytree.tree_unflatten(swapped, spec)
-        results = func(*args, **kwargs)
-        given = {id(host): tensor for tensor in tensors for host in [hosts[id(tensor)]]}
-        for tensor in self._written(func, flat, spec):
-            _flat(tensor).copy_(_flat(hosts[id(tensor)]))
+
+def _on_host(operator: Any) -> Callable[..., Any]:
+    tensor_places = [place for place, argument in enumerate(operator._schema.arguments) if "Tensor" in str(argument.type)]
+    written = [
+        (place, argument.name)
+        for place, argument in enumerate(operator._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        flat, spec = pytree.tree_flatten((args, kwargs))
+        tensors = {id(value): value for value in flat if _is_cuda(value)}
+        devices = [value for value in flat if isinstance(value, torch.device) and value.type == "cuda"]
+        device = devices[0] if devices else next(iter(tensors.values())).device
+        hosts = {key: _to_host(tensor) for key, tensor in tensors.items()}
+        cpu = torch.device("cpu")
+        swapped = [hosts.get(id(value), cpu if isinstance(value, torch.device) else value) for value in flat]
+        on_host, more = pytree.tree_unflatten(swapped, spec)
+        # Numbers that came as tensors have become numbers again.
+        is_number = any(isinstance(on_host[place], int | float | complex) for place in tensor_places if place < len(args))
+        results = (operator.overloadpacket if is_number else operator)(*on_host, **more)
+        for place, name in written:
+            value = args[place] if place < len(args) else kwargs.get(name)
+            for tensor in filter(_is_cuda, pytree.tree_leaves(value)):
+                _put(tensor, hosts[id(tensor)], device)
+        given = {id(host): tensors[key] for key, host in hosts.items()}
 
         def back(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            if id(value) in given:
-                return given[id(value)]
-            return value if device.type == "cpu" or value.device.type == "cuda" else _to_device(value, device)
+            return given[id(value)] if id(value) in given else _to_device(value, device)
 
         return pytree.tree_map(back, results)
 
-    @staticmethod
-    def _written(func: Any, flat: list, spec: Any) -> list[torch.Tensor]:
-        args, kwargs = pytree.tree_unflatten(flat, spec)
-        written = []
-        for place, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            written += [tensor for tensor in pytree.tree_leaves(value) if _is_cuda(tensor)]
-        return written
+    return run
+
+
+def _put(tensor: torch.Tensor, host: torch.Tensor, device: torch.device) -> None:
+    """Writes back; an output may have been made larger."""
+    if tensor.shape != host.shape:
+        tensor.resize_(host.shape)
+    if tensor.stride() != host.stride() or not host.numel():
+        apart = torch.empty(_extent(tensor), dtype=host.dtype, device="cpu")
+        host = apart.as_strided(tensor.shape, tensor.stride()).copy_(host)
+    if host.numel():
+        _bytes(tensor, host, _extent(tensor))

@@ -13,10 +13,10 @@ constexpr std::chrono::microseconds LOOK_FIRST{20}, LOOK_MOST{1000};
 }  // namespace
 
 DeviceWork::DeviceWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> outputs,
-                       uint64_t sequence, c10::Stream stream, std::shared_ptr<Communicator> communicator)
+                       uint64_t sequence, c10::Stream stream)
     : Work(rank, type, title, std::move(outputs), sequence),
       stream_(stream),
-      communicator_(std::move(communicator)),
+      name_(title + 9),
       end_(stream.device_type()) {}
 
 void DeviceWork::enter(std::shared_ptr<Communicator> communicator) {
@@ -51,7 +51,7 @@ void DeviceWork::awaitEntry(Milliseconds timeout) {
 void DeviceWork::checkHealth() {
   const auto health = communicator_->health();
   if (health != pclSuccess) {
-    const auto error = communicator_->error(health, c10d::opTypeToString(opType_).c_str());
+    const auto error = communicator_->error(health, name_);
     settle(error);
     std::rethrow_exception(exception());
   }

@@ -15,7 +15,7 @@ namespace paceline {
 class DeviceWork : public Work {
  public:
   DeviceWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> outputs, uint64_t sequence,
-             c10::Stream stream, std::shared_ptr<Communicator> communicator = nullptr);
+             c10::Stream stream);
 
   bool isCompleted() override;
   std::vector<at::Tensor> result() override;
@@ -39,6 +39,8 @@ class DeviceWork : public Work {
   void awaitEnd(Milliseconds timeout);
 
   const c10::Stream stream_;
+  // Past the word "paceline:".
+  const char* const name_;
   std::shared_ptr<Communicator> communicator_;
   // Behind it in the stream.
   c10::Event end_;

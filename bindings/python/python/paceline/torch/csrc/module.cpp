@@ -22,6 +22,10 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  // With a device bound to the default group, PyTorch has the ranks that a new group leaves out call this of backends that can
+  // split. Here only the others take part.
+  pybind11::class_<paceline::Backend, c10::intrusive_ptr<paceline::Backend>, c10d::Backend>(module, "Backend")
+      .def("perform_nocolor_split", [](paceline::Backend&, const at::Device&) {});
   module.def("load", &paceline::loadLibrary);
   module.def("create", &create, pybind11::call_guard<pybind11::gil_scoped_release>());
 }

@@ -5,9 +5,10 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar, 
 
 from typing_extensions import Buffer
 
-__all__ = ["__version__", "Communicator", "Group", "PreMulSum", "Work"]
+__all__ = ["__version__", "Communicator", "Group", "PreMulSum", "Work", "has_cuda"]
 
 __version__: str
+has_cuda: bool
 
 class _DlPack(Protocol):
     def __dlpack__(self) -> Any: ...

@@ -201,6 +201,11 @@ def groups(me: int, n: int) -> None:
         tensor = torch.ones(1)
         dist.all_reduce(tensor, group=part)
         assert tensor.item() == dist.get_world_size(part)
+    lonely = dist.new_group()
+    unanswered = dist.isend(torch.ones(3), 1, group=lonely) if me == 0 and n > 1 else None
+    assert seconds(lambda: dist.destroy_process_group(lonely)) < SOON * 4
+    if unanswered is not None:
+        raises(unanswered.wait, "the process group was destroyed", "rank 1")
     if n > 2:
         # Ranks of the job have other numbers in the group.
         tail = dist.new_group(list(range(1, n)))

@@ -37,7 +37,7 @@ Backend::Backend(Membership membership)
 }
 
 Backend::~Backend() {
-  shutdown();
+  close();
 }
 
 const std::string Backend::getBackendName() const {
@@ -116,6 +116,14 @@ void Backend::abort() {
 }
 
 void Backend::shutdown() {
+  {
+    WithoutInterpreter free;
+    devices_.drain();
+  }
+  close();
+}
+
+void Backend::close() {
   WithoutInterpreter free;
   devices_.close();
   communicator_->close();
@@ -155,6 +163,7 @@ pclCall_t Backend::moving(pclCollective_t collective, at::ScalarType type, size_
 }
 
 void Backend::eagerConnectSingleDevice(at::Device device) {
+  checkDevice(device, "init_process_group");
   if (device.is_cuda()) {
     boundDevice_ = device;
     devices_.connect(device);

@@ -74,6 +74,7 @@ class Backend : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool waitAllRanks) override;
 
  private:
+  void close();
   // Runs the calls to their end or starts them, or puts them into a stream, as the tensors' device has it.
   WorkPtr launch(Calls calls, Milliseconds timeout, bool isAsync);
   WorkPtr launchOnHost(Calls calls, Milliseconds timeout, bool isAsync);

@@ -109,6 +109,12 @@ void Devices::revoke(const std::string& reason) {
   }
 }
 
+void Devices::drain() {
+  for (const auto& lane : lanes()) {
+    lane->drain();
+  }
+}
+
 void Devices::close() {
   {
     std::lock_guard<std::mutex> lock(mutex_);

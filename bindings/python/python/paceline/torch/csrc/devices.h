@@ -27,6 +27,8 @@ class Devices {
   pclResult_t health() const;
   void setTimeout(Milliseconds timeout);
   void revoke(const std::string& reason);
+  // Waits for what is in the streams: see `Lane`.
+  void drain();
   void close();
 
  private:

@@ -12,10 +12,8 @@ using c10::impl::VirtualGuardImpl;
 // How often a rank looks whether another has come, and whether a stream is done.
 constexpr Milliseconds LOOK_EVERY{2};
 
-std::exception_ptr errorOf(const Communicator* communicator, const std::string& text) {
-  return communicator ? communicator->error(text)
-                      : std::make_exception_ptr(c10::DistBackendError(
-                            {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
+[[noreturn]] void raise(const std::string& text) {
+  C10_THROW_ERROR(DistBackendError, text);
 }
 
 std::string nameOf(const Membership& membership, int rank) {
@@ -38,6 +36,16 @@ std::shared_ptr<Communicator> Lane::communicator() const {
   return communicator_;
 }
 
+bool Lane::isClosed() const {
+  std::lock_guard<std::mutex> lock(state_);
+  return isClosed_;
+}
+
+Milliseconds Lane::timeout() const {
+  std::lock_guard<std::mutex> lock(state_);
+  return plan_.membership.timeout;
+}
+
 void Lane::meet() {
   auto& membership = plan_.membership;
   const auto other = 1 - membership.rank;
@@ -45,16 +53,13 @@ void Lane::meet() {
   membership.store->set(here(membership.rank), std::vector<uint8_t>{1});
   const auto begin = std::chrono::steady_clock::now();
   while (!membership.store->check({here(other)})) {
-    bool isClosed;
-    {
-      std::lock_guard<std::mutex> lock(state_);
-      isClosed = isClosed_;
+    const auto limit = timeout();
+    const auto who = nameOf(membership, other) + " to take part in the first message over memory of devices";
+    if (isClosed()) {
+      raise("the process group was destroyed before it was the turn of " + who);
     }
-    if (isClosed || std::chrono::steady_clock::now() - begin > membership.timeout) {
-      std::rethrow_exception(errorOf(
-          nullptr, (isClosed ? "the process group was destroyed before "
-                             : "Timed out: waited " + std::to_string(membership.timeout.count()) + " ms for ") +
-                       nameOf(membership, other) + " to take part in the first message over memory of devices"));
+    if (std::chrono::steady_clock::now() - begin > limit) {
+      raise("Timed out: waited " + std::to_string(limit.count()) + " ms for " + who);
     }
     std::this_thread::sleep_for(LOOK_EVERY);
   }
@@ -68,7 +73,7 @@ void Lane::open() {
       return;
     }
     if (isClosed_) {
-      std::rethrow_exception(errorOf(nullptr, "the process group was destroyed"));
+      raise("the process group was destroyed");
     }
   }
   if (plan_.isMadeAside) {
@@ -121,12 +126,17 @@ c10::intrusive_ptr<DeviceWork> Lane::launch(Calls calls, Milliseconds timeout, i
     open();
   }
   auto work = c10::make_intrusive<DeviceWork>(rank, calls.type, calls.title, calls.outputs, sequence, stream_);
-  std::lock_guard<std::mutex> order(order_);
-  if (nQueued_ == 0 && communicator()) {
-    enqueue(work, calls, begin, timeout);
-    return work;
+  {
+    std::lock_guard<std::mutex> order(order_);
+    if (isClosed()) {
+      raise(std::string(calls.name()) + ": the process group was destroyed");
+    }
+    if (nQueued_ == 0 && communicator()) {
+      enqueue(work, calls, begin, timeout);
+      return work;
+    }
+    ++nQueued_;
   }
-  ++nQueued_;
   auto queued = std::make_shared<std::pair<Calls, c10::Event>>(std::move(calls), std::move(begin));
   aside_.attend([this, work, queued, timeout] {
     try {
@@ -160,33 +170,33 @@ void Lane::revoke(const std::string& reason) {
   }
 }
 
+void Lane::drain() {
+  const auto communicator = this->communicator();
+  const auto begin = std::chrono::steady_clock::now();
+  while (communicator && communicator->health() == pclSuccess && std::chrono::steady_clock::now() - begin < timeout()) {
+    try {
+      if (stream_.query()) {
+        return;
+      }
+    } catch (const std::exception&) {
+      // The device is lost, and with it what was in the stream.
+      return;
+    }
+    std::this_thread::sleep_for(LOOK_EVERY);
+  }
+}
+
 void Lane::close() {
-  Milliseconds timeout;
   {
     std::lock_guard<std::mutex> lock(state_);
     if (std::exchange(isClosed_, true)) {
       return;
     }
-    timeout = plan_.membership.timeout;
   }
   aside_.stop();
-  const auto communicator = this->communicator();
-  if (!communicator) {
-    return;
+  if (const auto communicator = this->communicator()) {
+    communicator->close();
   }
-  const auto begin = std::chrono::steady_clock::now();
-  while (communicator->health() == pclSuccess && std::chrono::steady_clock::now() - begin < timeout) {
-    try {
-      if (stream_.query()) {
-        break;
-      }
-    } catch (const std::exception&) {
-      // The device is lost, and with it what was in the stream.
-      break;
-    }
-    std::this_thread::sleep_for(LOOK_EVERY);
-  }
-  communicator->close();
 }
 
 }  // namespace paceline

@@ -43,11 +43,15 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void setTimeout(Milliseconds timeout);
   // Ends all calls on all ranks.
   void revoke(const std::string& reason);
-  // Waits for what is in the stream, for the group's timeout at most, and frees the communicator. Later calls are errors.
+  // Waits for what is in the stream, for the group's timeout at most, or until the communicator fails.
+  void drain();
+  // Frees the communicator; what is in the stream ends with an error. Later calls are errors.
   void close();
 
  private:
   std::shared_ptr<Communicator> communicator() const;
+  bool isClosed() const;
+  Milliseconds timeout() const;
   // Waits until the other rank of two wants this lane, too.
   void meet();
   void enqueue(const c10::intrusive_ptr<DeviceWork>& work, Calls& calls, const c10::Event& begin, Milliseconds timeout);

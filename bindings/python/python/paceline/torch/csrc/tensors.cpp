@@ -162,14 +162,17 @@ at::Tensor fold(const at::Tensor& all, const RedOp& op) {
   return total;
 }
 
-void checkDense(const at::Tensor& tensor, const char* call) {
-  TORCH_CHECK(tensor.layout() == at::kStrided, call, ": only dense tensors are supported here, not ", tensor.layout());
-  const auto device = tensor.device();
+void checkDevice(const at::Device& device, const char* call) {
   TORCH_CHECK(device.is_cpu() || device.is_cuda(), call,
               ": the paceline backend takes tensors in memory of the host or of CUDA devices, not on ", device);
-  TORCH_CHECK(device.is_cpu() || hasCuda(), call, ": the tensor is on ", device,
-              ", but the package paceline that is installed was built without CUDA: build it with its feature cuda "
-              "(docs/torch.md says how)");
+  TORCH_CHECK(device.is_cpu() || hasCuda(), call, ": ", device,
+              " is asked for, but the package paceline that is installed was built without CUDA: build it with its feature "
+              "cuda (docs/torch.md says how)");
+}
+
+void checkDense(const at::Tensor& tensor, const char* call) {
+  TORCH_CHECK(tensor.layout() == at::kStrided, call, ": only dense tensors are supported here, not ", tensor.layout());
+  checkDevice(tensor.device(), call);
 }
 
 void checkSameType(const at::Tensor& one, const at::Tensor& other, const char* call) {

@@ -34,6 +34,8 @@ void checkFold(at::ScalarType type, const c10d::ReduceOp& op);
 
 // Throws unless it is a dense tensor in memory that calls can be over.
 void checkDense(const at::Tensor& tensor, const char* call);
+// Throws where the library has no calls for the device.
+void checkDevice(const at::Device& device, const char* call);
 void checkSameType(const at::Tensor& one, const at::Tensor& other, const char* call);
 // The tensor that a call has exactly one of.
 at::Tensor& only(std::vector<at::Tensor>& tensors, const char* call);

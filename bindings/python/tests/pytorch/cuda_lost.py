@@ -1,6 +1,7 @@
 """A rank of a job over CUDA tensors in which rank 1 dies, stops, or calls something else: ``cuda_lost.py HOW SECONDS``.
 
-HOW is ``killed``, ``stuck``, ``mismatch``, ``message`` (of another length), ``absent`` (from the first message) or ``aborted``.
+HOW is ``killed``, ``stuck``, ``mismatch``, ``message`` (of another length), ``absent`` (from the first message) or
+``aborted``.
 """
 
 from __future__ import annotations

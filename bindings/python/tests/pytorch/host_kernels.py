@@ -1,7 +1,7 @@
-"""PyTorch's operators on CUDA tensors, computed by the host: for a simulated machine, which can't run PyTorch's kernels.
+"""PyTorch's operators on CUDA tensors, computed by the host: for a simulated machine, which has no PyTorch kernels.
 
-Copies of bytes are left to CUDA, in the current stream; everything else takes its tensors to the host, computes there, and
-brings back what it wrote. Operators that PyTorch's C++ code calls, in whichever thread, go the same way.
+Copies of bytes are left to CUDA, in the current stream; everything else takes its tensors to the host, computes there,
+and brings back what it wrote. Operators that PyTorch's C++ code calls, in whichever thread, go the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ import torch
 from torch.utils import _pytree as pytree
 
 # Nothing is computed: memory is made, looked at in another way, or copied to a number.
-_LEFT_ALONE = ("empty", "new_empty", "set_", "resize_", "record_stream", "is_pinned", "_pin_memory", "_local_scalar_dense")
+_LEFT_ALONE = (
+    "empty",
+    "new_empty",
+    "set_",
+    "resize_",
+    "record_stream",
+    "is_pinned",
+    "_pin_memory",
+    "_local_scalar_dense",
+)
 
 _library: torch.library.Library | None = None
 
@@ -98,10 +107,11 @@ def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
 
 
 def _on_host(operator: Any) -> Callable[..., Any]:
-    tensor_places = [place for place, argument in enumerate(operator._schema.arguments) if "Tensor" in str(argument.type)]
+    arguments = operator._schema.arguments
+    tensor_places = [place for place, argument in enumerate(arguments) if "Tensor" in str(argument.type)]
     written = [
         (place, argument.name)
-        for place, argument in enumerate(operator._schema.arguments)
+        for place, argument in enumerate(arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
 
@@ -115,7 +125,8 @@ def _on_host(operator: Any) -> Callable[..., Any]:
         swapped = [hosts.get(id(value), cpu if isinstance(value, torch.device) else value) for value in flat]
         on_host, more = pytree.tree_unflatten(swapped, spec)
         # Numbers that came as tensors have become numbers again.
-        is_number = any(isinstance(on_host[place], int | float | complex) for place in tensor_places if place < len(args))
+        numbers = [on_host[place] for place in tensor_places if place < len(args)]
+        is_number = any(isinstance(value, int | float | complex) for value in numbers)
         results = (operator.overloadpacket if is_number else operator)(*on_host, **more)
         for place, name in written:
             value = args[place] if place < len(args) else kwargs.get(name)

@@ -52,8 +52,8 @@ def is_registered() -> bool:
 
 
 def _devices() -> list[str]:
-    # Where PyTorch has CUDA tensors and the library can't take them, the backend says so better than PyTorch, which would
-    # know no backend for them.
+    # Where PyTorch has CUDA tensors and the library can't take them, the backend says so better than PyTorch, which
+    # would know no backend for them.
     return ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
 
 

@@ -9,8 +9,8 @@ c10::Device deviceOf(const Calls& calls) {
       if (!device) {
         device = tensor.device();
       }
-      TORCH_CHECK(tensor.device() == *device, calls.name(), ": all tensors of a call must be on one device, but are on ",
-                  *device, " and ", tensor.device());
+      TORCH_CHECK(tensor.device() == *device, calls.name(),
+                  ": all tensors of a call must be on one device, but are on ", *device, " and ", tensor.device());
     }
   }
   return device.value_or(c10::Device(c10::kCPU));

@@ -1,5 +1,5 @@
-// A group's calls over memory of devices: a lane for collectives, and one for messages from each rank to each other, so that
-// no message holds up another or a collective.
+// A group's calls over memory of devices: a lane for collectives, and one for messages from each rank to each other, so
+// that no message holds up another or a collective.
 #pragma once
 
 #include <map>

@@ -32,8 +32,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   // Makes the communicator now, if there is none. Throws DistBackendError.
   void open();
-  // Puts calls into the lane's stream, behind what the current stream of the device has been given. `rank` and `sequence`
-  // are the work's.
+  // Puts calls into the lane's stream, behind what the current stream of the device has been given. `rank` and
+  // `sequence` are the work's.
   c10::intrusive_ptr<DeviceWork> launch(Calls calls, Milliseconds timeout, int rank, uint64_t sequence);
 
   c10::Device device() const {

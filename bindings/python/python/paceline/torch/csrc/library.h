@@ -38,8 +38,8 @@ struct Library {
 #undef PACELINE_MEMBER
 };
 
-// Looks the functions up in the library at `path`, which was built with CUDA or without. Throws if one is missing or the
-// version is another than the header's.
+// Looks the functions up in the library at `path`, which was built with CUDA or without. Throws if one is missing or
+// the version is another than the header's.
 void loadLibrary(const std::string& path, bool hasCuda);
 
 // Whether the library was built for memory of CUDA devices.

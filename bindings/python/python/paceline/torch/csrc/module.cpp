@@ -22,8 +22,8 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  // With a device bound to the default group, PyTorch has the ranks that a new group leaves out call this of backends that can
-  // split. Here only the others take part.
+  // With a device bound to the default group, PyTorch has the ranks that a new group leaves out call this of backends
+  // that can split. Here only the others take part.
   pybind11::class_<paceline::Backend, c10::intrusive_ptr<paceline::Backend>, c10d::Backend>(module, "Backend")
       .def("perform_nocolor_split", [](paceline::Backend&, const at::Device&) {});
   module.def("load", &paceline::loadLibrary);

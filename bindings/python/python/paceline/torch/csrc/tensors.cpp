@@ -166,8 +166,8 @@ void checkDevice(const at::Device& device, const char* call) {
   TORCH_CHECK(device.is_cpu() || device.is_cuda(), call,
               ": the paceline backend takes tensors in memory of the host or of CUDA devices, not on ", device);
   TORCH_CHECK(device.is_cpu() || hasCuda(), call, ": ", device,
-              " is asked for, but the package paceline that is installed was built without CUDA: build it with its feature "
-              "cuda (docs/torch.md says how)");
+              " is asked for, but the package paceline that is installed was built without CUDA: build it with its "
+              "feature cuda (docs/torch.md says how)");
 }
 
 void checkDense(const at::Tensor& tensor, const char* call) {

@@ -40,6 +40,8 @@ def torchrun(ranks: int, script: str, *arguments: str, seconds: float = 120) -> 
         check=False,
     )
     assert done.returncode == 0, f"{script} {arguments}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    # What the software driver says of accesses that nothing orders.
+    assert ": race: " not in done.stderr, done.stderr[-6000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return sorted(lines, key=lambda line: line["rank"])
 

@@ -107,7 +107,8 @@ def streams(me: int, n: int) -> None:
     works: list[dist.Work] = []
     took = seconds(lambda: works.extend(dist.all_reduce(one, async_op=True) for one in (tensor, kept)))
     done = works[1].is_completed()
-    # Whoever gives a tensor away while a call has it, doesn't give its memory to the next one.
+    # Whoever drops a tensor, and the work, while a call has it, doesn't give its memory to the next one.
+    works.pop()
     del kept
     other = torch.empty(MANY)
     assert other.data_ptr() != address

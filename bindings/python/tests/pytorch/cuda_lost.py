@@ -56,7 +56,7 @@ def main() -> None:
         try:
             turn(how, me, number)
         except dist.DistBackendError as error:
-            print(f"raised after {time.monotonic() - began:.2f} s: {error}", flush=True)
+            print(f"raised in turn {number} after {time.monotonic() - began:.2f} s: {error}", flush=True)
             began = time.monotonic()
             dist.destroy_process_group()
             print(f"destroyed after {time.monotonic() - began:.2f} s", flush=True)

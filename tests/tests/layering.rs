@@ -285,6 +285,7 @@ fn unsafe_code_is_in_few_files() {
             "comm/src/cuda/job.rs",
             "comm/src/cuda/passing.rs",
             "comm/src/cuda/staging.rs",
+            "comm/src/cuda/streamed.rs",
             "comm/src/cuda/worker.rs",
             "comm/src/engine/exchange.rs",
             "comm/src/engine/memory.rs",

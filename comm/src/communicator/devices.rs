@@ -4,9 +4,15 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::{Communicator, Inner};
+use crate::algorithm::Row;
+use crate::collective::Collective;
 use crate::cuda::Pending;
+use crate::engine::{Plan, Slicing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::request::CallOptions;
+use crate::reduce::{DataType, Kernel, ReduceOp};
+use crate::request::{CallOptions, Sound};
+use crate::schedule::Program;
+use crate::select::Choice;
 
 /// A handle that doesn't keep its communicator.
 pub(crate) struct WeakCommunicator {
@@ -36,9 +42,33 @@ impl Communicator {
         &self.inner.pending
     }
 
-    /// The algorithm that the handle's calls ask for.
-    pub(crate) fn wish(&self) -> Option<&str> {
-        self.options.algorithm.as_deref()
+    /// The algorithm that the handle's calls of a collective ask for, or the environment.
+    pub(crate) fn wish(&self, collective: Collective) -> Option<&str> {
+        self.inner.facts.wish(collective, &self.options)
+    }
+
+    /// The row that the handle's calls ask for.
+    pub(crate) fn row_wished_for(&self, collective: Collective, uneven: bool) -> Result<Choice> {
+        self.inner.facts.choose(collective, 0, uneven, &self.options)
+    }
+
+    /// The row of a name, where streams run it though nobody asks for it.
+    pub(crate) fn row_named(&self, collective: Collective, name: &str) -> Result<Choice> {
+        let options = CallOptions { algorithm: Some(name.to_owned()), ..CallOptions::default() };
+        self.inner.facts.choose(collective, 0, false, &options)
+    }
+
+    /// All ranks' programs of a row.
+    pub(crate) fn programs(&self, row: &Row, root: usize) -> Vec<Program> {
+        (0..self.size()).map(|rank| self.inner.facts.program(row, rank, root)).collect()
+    }
+
+    /// The plan of a call by a row, cut as the engine cuts it, so that each element is in the same chunk.
+    pub(crate) fn plan_by(&self, row: &Row, sound: &Sound, (data_type, op): (DataType, ReduceOp)) -> Plan {
+        let program = self.inner.facts.program(row, self.rank(), sound.fingerprint.root as usize);
+        let slicing = if row.moves_runs { Slicing::UNCUT } else { self.inner.facts.slicing() };
+        let kernel = Kernel::of(data_type, op);
+        Plan::new(row.collective, row.name, program, kernel, data_type.size(), sound.extent.clone(), slicing)
     }
 
     /// Looks for what other ranks have told, without waiting: which have left, or why the communicator has failed.

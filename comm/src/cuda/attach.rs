@@ -22,35 +22,48 @@ pub struct AttachOptions {
     /// Whether calls run on the devices, where these reach each other's memory; otherwise they pass by the host. If one rank
     /// says no, it is no.
     pub peers: bool,
-    /// Bytes of each rank's device that others read, for calls that run on the devices; half as many more are for messages.
+    /// Bytes of each rank's device that others read, for calls that run on the devices; half as many more are for messages, and
+    /// as many again for what streams copy.
     pub scratch_bytes: u64,
     /// Calls that pass by the host are cut into calls of so many bytes, where every rank has a device: the streams copy one
     /// while the hosts run another.
     pub segment_bytes: u64,
+    /// From how many bytes on, of the blocks of all ranks, an all_gather or all_to_all that names no algorithm is left to the
+    /// devices' copy engines, so that it takes no multiprocessor from what computes; `None` leaves all to kernels.
+    /// [`AttachOptions::COPY_ENGINES_BYTES`] is a good number. Over registered vectors all ranks then bring buffers at the same place
+    /// of the same ones: see [`DeviceCommunicator::register`].
+    pub copy_engines: Option<u64>,
 }
 
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
-        AttachOptions { peers: true, scratch_bytes: 16 << 20, segment_bytes: 2 << 20 }
+        AttachOptions { peers: true, scratch_bytes: 16 << 20, segment_bytes: 2 << 20, copy_engines: None }
     }
 }
 
 impl AttachOptions {
-    /// What the environment says: `PACELINE_CUDA_PEERS`.
+    /// From how many bytes on copy engines are worth while: beginning a copy takes some two microseconds for each other rank, and
+    /// two launches that only meet take some eight; a kernel has moved 1 MiB before, and gives its multiprocessors back.
+    pub const COPY_ENGINES_BYTES: u64 = 1 << 20;
+
+    /// What the environment says: `PACELINE_CUDA_PEERS` and `PACELINE_CUDA_COPY_ENGINES`.
     ///
     /// # Errors
     ///
     /// A variable has a value that means nothing.
     pub fn from_env(environment: &Environment) -> Result<AttachOptions> {
-        let peers = environment.text("PACELINE_CUDA_PEERS").map_err(|error| Error::invalid(error.to_string()))?;
-        let peers = match peers {
-            None | Some("1") => true,
-            Some("0") => false,
-            Some(other) => {
-                return Err(Error::invalid(format!("PACELINE_CUDA_PEERS is {other:?}")).hint("set it to 0 or 1"));
+        let switch = |name: &str, default: bool| {
+            let text = environment.text(name).map_err(|error| Error::invalid(error.to_string()))?;
+            match text {
+                None => Ok(default),
+                Some("1") => Ok(true),
+                Some("0") => Ok(false),
+                Some(other) => Err(Error::invalid(format!("{name} is {other:?}")).hint("set it to 0 or 1")),
             }
         };
-        Ok(AttachOptions { peers, ..AttachOptions::default() })
+        let peers = switch("PACELINE_CUDA_PEERS", true)?;
+        let copy_engines = switch("PACELINE_CUDA_COPY_ENGINES", false)?.then_some(AttachOptions::COPY_ENGINES_BYTES);
+        Ok(AttachOptions { peers, copy_engines, ..AttachOptions::default() })
     }
 }
 
@@ -64,6 +77,7 @@ struct Introduction {
     uuid: [u8; 16],
     scratch_bytes: u64,
     segment_bytes: u64,
+    copy_engines: Option<u64>,
     /// How to reach its board, or why nobody can.
     board: std::result::Result<Vec<u8>, String>,
 }
@@ -108,6 +122,7 @@ impl Communicator {
             uuid: device.map_or([0; 16], Device::uuid),
             scratch_bytes: options.scratch_bytes,
             segment_bytes: options.segment_bytes,
+            copy_engines: options.copy_engines,
             board: self.facts_of(&own),
         };
         let all = self.introduce(&introduction)?;
@@ -118,12 +133,13 @@ impl Communicator {
                 .blaming(unable)
                 .hint("a virtual GPU may lack stream memory operations; attach these ranks without a device"));
         }
-        let mine = (options.scratch_bytes, options.segment_bytes);
-        let of = |it: &Introduction| (it.scratch_bytes, it.segment_bytes);
+        let mine = (options.scratch_bytes, options.segment_bytes, options.copy_engines);
+        let of = |it: &Introduction| (it.scratch_bytes, it.segment_bytes, it.copy_engines);
         if let Some(other) = (0..self.size()).find(|rank| of(&all[*rank]) != mine) {
             let theirs = of(&all[other]);
-            let cause =
-                format!("rank {other} was attached with bytes of scratch and segments {theirs:?}, and {mine:?} here");
+            let cause = format!(
+                "rank {other} was attached with bytes of scratch, of segments and for copy engines {theirs:?}, and {mine:?} here"
+            );
             let error = Error::new(ErrorKind::Mismatch, cause).blaming([other]);
             return Err(error.hint("attach with the same options on all ranks"));
         }
@@ -139,6 +155,7 @@ impl Communicator {
             staging: Pool::default(),
             segment_bytes,
             last,
+            copy_engines: options.copy_engines,
             watch,
         };
         Ok(DeviceCommunicator { comm: self.again(), attached: Arc::new(attached) })

@@ -11,6 +11,7 @@ use super::buffer::DeviceBuffers;
 use super::kernels::Kernels;
 use super::refused;
 use super::register::Windows;
+use super::streamed::Shared;
 use crate::device::{
     Board, Call, Data, Failure, Grid, Kernel, Lending, LentPlan, MailPlan, Message, MessageKind, PeerArguments, Plan,
     Reason, Site, Tuning, Waiting,
@@ -28,7 +29,7 @@ pub(super) struct Own {
     pub(super) memory: Arc<DeviceMemory>,
     pub(super) board: Board,
     control: HostMemory,
-    kernels: Kernels,
+    pub(super) kernels: Kernels,
 }
 
 impl Own {
@@ -43,12 +44,13 @@ impl Own {
 /// The boards of all ranks, and what launches over them need.
 pub(super) struct Direct {
     rank: usize,
-    own: Own,
-    addresses: Vec<u64>,
+    pub(super) own: Own,
+    pub(super) addresses: Vec<u64>,
     /// Every rank's board but this one's, held.
     peers: Mutex<Vec<PeerMemory>>,
     pub(super) windows: Mutex<Windows>,
-    tuning: Tuning,
+    pub(super) shared: Shared,
+    pub(super) tuning: Tuning,
     /// Launches by the digest that was expected of each peer.
     launches: Mutex<VecDeque<(Vec<u32>, String)>>,
 }
@@ -60,13 +62,8 @@ impl Direct {
         let addresses = peers.iter().map(address).collect();
         let tuning = Tuning { blocks, ..Tuning::default() };
         let peers = Mutex::new(peers.into_iter().flatten().collect());
-        Direct { rank, own, addresses, peers, windows: Mutex::default(), tuning, launches: Mutex::default() }
-    }
-
-    /// Whether a call like this one runs on the devices: the same answer on all ranks that take part in it.
-    pub(super) fn takes(&self, request: &Request<'_, DeviceBuffers>, wish: Option<&str>) -> bool {
-        // Whoever names an algorithm gets it, on the host; there are none of messages.
-        request.collective.is_message() || wish.is_none()
+        let (windows, shared, launches) = (Mutex::default(), Shared::default(), Mutex::default());
+        Direct { rank, own, addresses, peers, windows, shared, tuning, launches }
     }
 
     /// Puts the launch of a call into a stream.
@@ -112,7 +109,7 @@ impl Direct {
         unsafe { self.start(stream, MailPlan::KERNEL, grid, &arguments) }
     }
 
-    fn site(&self, limit: Duration) -> Site<'_> {
+    pub(super) fn site(&self, limit: Duration) -> Site<'_> {
         Site {
             rank: self.rank,
             board: self.own.board,
@@ -127,7 +124,7 @@ impl Direct {
     ///
     /// `A` is the kernel's argument, of plain numbers without padding between them, and what it names of the caller's lives until
     /// the stream has done the launch.
-    unsafe fn start<A>(&self, stream: &Stream, kernel: Kernel, grid: Grid, arguments: &A) -> Result<()> {
+    pub(super) unsafe fn start<A>(&self, stream: &Stream, kernel: Kernel, grid: Grid, arguments: &A) -> Result<()> {
         let function = self.own.kernels.get(kernel)?;
         let shape = Shape { blocks: grid.blocks, threads: grid.threads, shared_bytes: 0 };
         // SAFETY: plain numbers, as the caller says.
@@ -137,7 +134,7 @@ impl Direct {
         unsafe { stream.launch(&function, shape, argument) }.map_err(refused)
     }
 
-    fn remember(&self, arguments: &PeerArguments, name: impl FnOnce() -> String) {
+    pub(super) fn remember(&self, arguments: &PeerArguments, name: impl FnOnce() -> String) {
         let digests = arguments.digests().to_vec();
         let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
         if launches.back().is_some_and(|(last, _)| *last == digests) {
@@ -166,7 +163,9 @@ impl Direct {
         let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
         let named = launches.iter().rev().find(|(digests, _)| digests.get(failure.peer) == Some(&failure.digests.0));
         let name = match failure.waiting {
-            Waiting::Collective => named.map_or("a launch of a graph", |(_, name)| name.as_str()),
+            Waiting::Collective | Waiting::Put(_) | Waiting::Taken(_) => {
+                named.map_or("a launch of a graph", |(_, name)| name.as_str())
+            }
             Waiting::Sending | Waiting::Receiving(_) => "messages",
         };
         let (kind, hint) = match failure.reason {

@@ -9,11 +9,21 @@ use super::direct::Direct;
 use super::mail::{Mail, is_mail};
 use super::passing::Checked;
 use super::staging::Block;
+use super::streamed::OnStream;
+use super::watch::Watch;
 use super::work::{Outcome, Teller};
 use super::{DeviceCommunicator, DeviceWork, refused};
 use crate::communicator::join_own_messages;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::Request;
+
+/// Which way calls take.
+enum Way<'a> {
+    /// By kernels, or as copies, folds and flags of the stream.
+    Device(&'a Arc<Watch>, Option<Box<OnStream>>),
+    /// By the host.
+    Host,
+}
 
 impl DeviceCommunicator {
     /// Puts a call into a stream. Other ranks learn of what goes wrong here with a call that can be meant.
@@ -54,25 +64,27 @@ impl DeviceCommunicator {
             requests.into_iter().map(|request| Ok((request, check(request)?))).collect::<Result<_>>()?;
         check_device(device, stream)?;
         let is_captured = stream.is_capturing().map_err(refused)?;
+        let way = self.way(&calls)?;
         let mut last = self.attached.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_captured {
             last.lead(stream)?;
         }
-        let wish = self.comm.wish();
-        let takes = |direct: &Direct| calls.iter().all(|(request, _)| direct.takes(request, wish));
-        let watch = self.attached.watch.as_ref().filter(|watch| takes(&watch.direct));
-        let (teller, blocks) = match watch {
-            Some(watch) => {
-                let blocks = self.launch(&watch.direct, stream, &calls)?;
+        let mut blocks = Vec::new();
+        let teller = match way {
+            Way::Device(watch, on_stream) => {
+                match on_stream {
+                    Some(call) => watch.direct.stream(stream, &call, self.timeout())?,
+                    None => blocks = self.launch(&watch.direct, stream, &calls)?,
+                }
                 if watch.begin(is_captured) {
                     self.attached.worker.watch();
                 }
-                (Teller::Device(watch.clone(), self.attached.worker.failure()), blocks)
+                Teller::Device(watch.clone(), self.attached.worker.failure())
             }
-            None => {
+            Way::Host => {
                 let outcome = Arc::new(Outcome::default());
-                let blocks = self.pass(stream, &calls, &outcome, is_captured)?;
-                (Teller::Host(outcome), blocks)
+                blocks = self.pass(stream, &calls, &outcome, is_captured)?;
+                Teller::Host(outcome)
             }
         };
         let end = Arc::new(Event::new(device).map_err(refused)?);
@@ -85,6 +97,19 @@ impl DeviceCommunicator {
             last.is_now(stream, end.clone());
         }
         Ok(DeviceWork::new(end, is_captured, teller, self.timeout()))
+    }
+
+    /// Which way calls take: the same on all ranks that take part in them.
+    fn way(&self, calls: &[Checked<'_>]) -> Result<Way<'_>> {
+        let Some(watch) = &self.attached.watch else { return Ok(Way::Host) };
+        let [(request, sound)] = calls else { return Ok(Way::Device(watch, None)) };
+        let on_stream = self.on_stream(&watch.direct, request, sound)?;
+        // Whoever names an algorithm gets it; there are none of messages.
+        let is_named = !request.collective.is_message() && self.comm.wish(request.collective).is_some();
+        if on_stream.is_none() && is_named {
+            return Ok(Way::Host);
+        }
+        Ok(Way::Device(watch, on_stream.map(Box::new)))
     }
 
     /// Puts launches into a stream. Returns the blocks that the stream uses.

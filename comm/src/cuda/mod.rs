@@ -17,6 +17,7 @@ mod passing;
 mod register;
 mod segments;
 mod staging;
+mod streamed;
 mod watch;
 mod work;
 mod worker;
@@ -70,6 +71,8 @@ struct Attached {
     segment_bytes: Option<usize>,
     /// Held while a call is put into its stream, so that all streams get the calls in one order.
     last: Arc<Mutex<LastStream>>,
+    /// From how many bytes on all_gather and all_to_all are left to copy engines.
+    copy_engines: Option<u64>,
     /// Where all ranks reach each other's devices.
     watch: Option<Arc<Watch>>,
 }

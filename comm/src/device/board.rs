@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// How a rank's board is laid out: a head with its flags, two halves of cells, and slots for messages. The same on all ranks.
+/// How a rank's board is laid out: a head with its flags, two halves of cells, slots for messages, and a bay for what streams
+/// copy. The same on all ranks.
 ///
 /// A board is memory of its owner's device, mapped by all peers, at an address that is a multiple of 256. It is all zeros
 /// before the first launch, and a launch that failed leaves it unusable: `kernels/README.md` says what it holds.
@@ -32,7 +33,8 @@ impl Board {
     /// Where the cells begin.
     pub const CELLS_AT: u64 = Board::FLAGS_END
         + (8 * Board::SLOTS + 8 + 4 + 4) * Board::LANES_MAX as u64 * Board::RANKS_MAX as u64
-        + 32 * Board::BLOCKS_MAX as u64;
+        + 32 * Board::BLOCKS_MAX as u64
+        + (8 + 8) * Board::RANKS_MAX as u64;
 
     /// The most blocks that move one message.
     pub const LANES_MAX: u32 = 32;
@@ -40,13 +42,16 @@ impl Board {
     /// How many chunks of messages to one rank a block may have lying in its slots.
     pub const SLOTS: u64 = 2;
 
+    /// What a bay has at least: rows ask for up to some hundred places in it.
+    const BAY_MIN: u64 = 64 << 10;
+
     /// What a block needs at least: a cell of 16 bytes for each rank, and one for what it folds itself.
     const ROOM_MIN: u64 = (Board::RANKS_MAX as u64 + 1) * 16;
 
     /// What the cells of one block are aligned to.
     const ROOM_STEP: u64 = 128;
 
-    /// A board with `scratch` bytes of cells, and half as many of slots, for launches of up to `blocks` blocks.
+    /// A board with `scratch` bytes of cells, half as many of slots and as many of its bay, for launches of up to `blocks` blocks.
     ///
     /// # Errors
     ///
@@ -72,7 +77,19 @@ impl Board {
     /// The bytes of a whole board.
     #[must_use]
     pub fn bytes(&self) -> u64 {
+        self.bay_at() + self.bay_bytes()
+    }
+
+    /// Where the bay begins, behind the slots: where the streams of the other ranks put what they have for this one.
+    #[must_use]
+    pub fn bay_at(&self) -> u64 {
         self.slots_at() + self.slots_bytes()
+    }
+
+    /// The bytes of the bay.
+    #[must_use]
+    pub fn bay_bytes(&self) -> u64 {
+        self.half().max(Board::BAY_MIN).next_multiple_of(256)
     }
 
     /// Where the slots begin, behind the cells.
@@ -136,8 +153,9 @@ mod tests {
     #[test]
     fn halves_and_blocks_have_room_of_their_own() {
         let board = Board::new(1 << 20, 64).expect("room");
-        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 105 * 256 + (1 << 20) + (1 << 19)));
-        assert_eq!((board.slots_at(), board.lanes()), (105 * 256 + (1 << 20), 32));
+        assert_eq!((board.room(), board.half(), board.bytes()), (8192, 1 << 19, 106 * 256 + (2 << 20)));
+        assert_eq!((board.slots_at(), board.lanes()), (106 * 256 + (1 << 20), 32));
+        assert_eq!((board.bay_at(), board.bay_bytes()), (106 * 256 + (3 << 19), 1 << 19));
         assert_eq!((board.slot(2), board.slot(3), board.slot(16)), (4096, 2720, 512));
         // What is left over is left.
         let board = Board::new(100_000, 3).expect("room");
@@ -145,7 +163,7 @@ mod tests {
         assert_eq!(Board::flag_at(0, 0), 256);
         assert_eq!(Board::flag_at(63, 15) + 8, Board::FLAGS_END);
         let small = Board::new(2 * 384, 1).expect("just enough");
-        assert_eq!((small.slot(16), small.slots_bytes()), (16, 512));
+        assert_eq!((small.slot(16), small.slots_bytes(), small.bay_bytes()), (16, 512, 64 << 10));
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub enum Waiting {
     Sending,
     /// A message from that rank, of so many bytes. The step is the number of a chunk.
     Receiving(u64),
+    /// A call that streams make: for the message of this number, from that rank.
+    Put(u32),
+    /// The same: for that rank to take the message of this number, so that another can take its place.
+    Taken(u32),
 }
 
 /// Why a launch ended before its time.
@@ -58,7 +62,7 @@ impl Failure {
     /// What the record says: `None` while nothing has failed.
     #[must_use]
     pub fn read(words: [u64; Failure::WORDS]) -> Option<Failure> {
-        let [verdict, place, expected, seen, waited_ns, ..] = words;
+        let [verdict, place, expected, seen, waited_ns, digest, ..] = words;
         let length = |flag: u64| flag & ((1 << 40) - 1);
         let reason = match verdict as u32 & 0xf {
             1 => Reason::Aborted,
@@ -70,7 +74,13 @@ impl Failure {
         let waiting = match verdict as u32 >> 4 {
             0 => Waiting::Collective,
             1 => Waiting::Sending,
-            _ => Waiting::Receiving(length(expected)),
+            2 => Waiting::Receiving(length(expected)),
+            3 => Waiting::Put(expected as u32),
+            _ => Waiting::Taken(expected as u32),
+        };
+        let digests = match waiting {
+            Waiting::Put(_) | Waiting::Taken(_) => (digest as u32, digest as u32),
+            _ => (expected as u32, seen as u32),
         };
         Some(Failure {
             reason,
@@ -78,7 +88,7 @@ impl Failure {
             block: place as u32,
             step: (place >> 32) as u32,
             seen_step: (seen >> 32) as u32,
-            digests: (expected as u32, seen as u32),
+            digests,
             waited: Duration::from_nanos(waited_ns),
             waiting,
         })
@@ -92,6 +102,8 @@ impl fmt::Display for Failure {
         let message = match waiting {
             Waiting::Sending => format!("for rank {peer} to receive a message"),
             Waiting::Receiving(bytes) => format!("for a message of {bytes} bytes from rank {peer}"),
+            Waiting::Put(number) => format!("for message {number} of the call from rank {peer}"),
+            Waiting::Taken(number) => format!("for rank {peer} to take message {number} of the call"),
             Waiting::Collective => String::new(),
         };
         match reason {
@@ -141,6 +153,10 @@ mod tests {
         let length = Failure::read(words).expect("a failure");
         assert_eq!((length.reason, length.waiting), (Reason::OtherLength(396), Waiting::Receiving(400)));
         assert!(length.to_string().ends_with("of 400 bytes from rank 3, which sends one of 396 bytes"), "{length}");
+        let words = [3 << 32 | 0x42, 7 << 32, 7 << 32 | 9, 7 << 32 | 8, 500_000_000, 0xaa, 0, 0];
+        let taken = Failure::read(words).expect("a failure");
+        assert_eq!((taken.waiting, taken.digests.0), (Waiting::Taken(9), 0xaa));
+        assert_eq!(taken.to_string(), "block 0 waited 0.500 s for rank 3 to take message 9 of the call");
         let aborted = Failure { reason: Reason::Aborted, ..failure };
         assert_eq!(aborted.to_string(), "aborted, while block 5 waited for rank 3 in step 7");
     }

@@ -120,7 +120,7 @@ impl LentPlan {
 }
 
 /// Where bytes lie in what this rank has lent: the number of the piece, from 1 on, above 48 bits. 0 where in none.
-fn place(lending: &Lending<'_>, me: usize, address: u64, bytes: u64) -> u64 {
+pub(super) fn place(lending: &Lending<'_>, me: usize, address: u64, bytes: u64) -> u64 {
     let within = |(number, window): (usize, &Option<(Vec<u64>, u64)>)| {
         let (addresses, length) = window.as_ref()?;
         let at = address.checked_sub(addresses[me])?;

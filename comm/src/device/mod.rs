@@ -11,19 +11,27 @@ mod board;
 mod cache;
 mod choice;
 mod failure;
+mod flags;
 mod lent;
 mod mail;
 mod peers;
 mod plan;
 mod source;
+#[cfg(any(feature = "cuda", test))]
+mod straight;
+#[cfg(any(feature = "cuda", test))]
+pub(crate) mod streamed;
 
 pub use arguments::Arguments;
 pub use board::Board;
 pub use cache::Cache;
 pub use choice::Tuning;
 pub use failure::{Failure, Reason, Waiting};
+pub use flags::{FlagsArguments, FlagsPlan, Signals};
 pub use lent::{Lending, LentArguments, LentPlan};
 pub use mail::{Direction, MailArguments, MailPlan, Message, MessageKind};
 pub use peers::PeerArguments;
 pub use plan::{Call, Data, Grid, Plan, Site};
 pub use source::{Architecture, Kernel, Key, Source, source};
+#[cfg(any(feature = "cuda", test))]
+pub(crate) use straight::Straight;

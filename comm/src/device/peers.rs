@@ -1,6 +1,6 @@
 //! What a launch of a collective over boards is given, laid out as the kernels read it.
 
-use super::Board;
+use super::{Board, Site};
 
 const RANKS: usize = Board::RANKS_MAX;
 
@@ -41,6 +41,24 @@ impl PeerArguments {
     /// Says and expects something else than the same call by another kernel does.
     pub(super) fn mark(&mut self, mark: u32) {
         self.says.iter_mut().chain(&mut self.expects).for_each(|digest| *digest ^= mark);
+    }
+
+    /// A meeting of all ranks, who bring nothing but the same digest.
+    pub(super) fn meeting(site: &Site<'_>, digest: u32) -> PeerArguments {
+        let ranks = site.boards.len();
+        let mut arguments = PeerArguments {
+            status: site.status,
+            abort: site.abort,
+            limit_ns: u64::try_from(site.limit.as_nanos()).unwrap_or(u64::MAX),
+            rank: site.rank as u32,
+            ranks: ranks as u32,
+            steps: 1,
+            ..PeerArguments::default()
+        };
+        arguments.boards[..ranks].copy_from_slice(site.boards);
+        arguments.says[..ranks].fill(digest);
+        arguments.expects[..ranks].fill(digest);
+        arguments
     }
 
     /// How many steps the launch takes: by so much the step in the board grows.

@@ -176,6 +176,21 @@ fn fixed(call: &Call<'_>, site: &Site<'_>) -> PeerArguments {
 
 /// Two digests of the same call are the same.
 fn tell(call: &Call<'_>, kernel: Kernel, grid: Grid, arguments: &mut PeerArguments) {
+    let words = [
+        u64::from(matches!(kernel, Kernel::TwoShot(..))) | u64::from(arguments.ranks) << 32,
+        u64::from(grid.blocks) | u64::from(grid.threads) << 32,
+        u64::from(arguments.span) | u64::from(arguments.steps) << 32,
+        arguments.room,
+        arguments.half,
+    ];
+    let digest = digest_of(call, words);
+    let ranks = arguments.ranks as usize;
+    arguments.says[..ranks].fill(digest);
+    arguments.expects[..ranks].fill(digest);
+}
+
+/// A digest of what all ranks call alike, and of how they do it.
+pub(super) fn digest_of(call: &Call<'_>, how: impl IntoIterator<Item = u64>) -> u32 {
     let counts = match (call.collective, &call.counts) {
         (Collective::AllGather | Collective::Gather, Some(counts)) => counts.recv_counts,
         (Collective::ReduceScatter | Collective::Scatter, Some(counts)) => counts.send_counts,
@@ -187,17 +202,10 @@ fn tell(call: &Call<'_>, kernel: Kernel, grid: Grid, arguments: &mut PeerArgumen
             | u64::from(call.counts.is_some()) << 16,
         if call.collective.reduces() { u64::from(call.op.code()) } else { 0 },
         if call.collective.has_root() { call.root as u64 } else { 0 },
-        u64::from(matches!(kernel, Kernel::TwoShot(..))) | u64::from(arguments.ranks) << 32,
-        u64::from(grid.blocks) | u64::from(grid.threads) << 32,
-        u64::from(arguments.span) | u64::from(arguments.steps) << 32,
-        arguments.room,
-        arguments.half,
     ];
-    let call_digest = words.into_iter().chain(counts.iter().map(|count| *count as u64)).fold(0, mixed);
-    let digest = (call_digest ^ call_digest >> 32) as u32;
-    let ranks = arguments.ranks as usize;
-    arguments.says[..ranks].fill(digest);
-    arguments.expects[..ranks].fill(digest);
+    let counts = counts.iter().map(|count| *count as u64);
+    let digest = words.into_iter().chain(how).chain(counts).fold(0, mixed);
+    (digest ^ digest >> 32) as u32
 }
 
 fn mixed(digest: u64, word: u64) -> u64 {

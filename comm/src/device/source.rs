@@ -19,6 +19,7 @@ const TEXT: &str = concat!(
     include_str!("kernels/peers.cuh"),
     include_str!("kernels/mail.cuh"),
     include_str!("kernels/lent.cuh"),
+    include_str!("kernels/flags.cuh"),
     include_str!("kernels/entry.cu"),
 );
 
@@ -43,6 +44,9 @@ pub enum Kernel {
     CopyLent,
     /// Messages between pairs of ranks. Its argument is [`MailArguments`](super::MailArguments).
     Mail,
+    /// What a stream that copies by itself tells other ranks, and waits for. Its argument is
+    /// [`FlagsArguments`](super::FlagsArguments).
+    Flags,
 }
 
 impl Kernel {
@@ -60,6 +64,7 @@ impl Kernel {
             Kernel::TwoShotLent(data_type, op) => ("two_shot_lent", "TwoShotLent", data_type, op),
             Kernel::CopyLent => ("copy_lent", "CopyLent", DataType::U8, ReduceOp::Sum),
             Kernel::Mail => ("mail", "Mail", DataType::U8, ReduceOp::Sum),
+            Kernel::Flags => ("flags", "Flags", DataType::U8, ReduceOp::Sum),
         }
     }
 
@@ -68,7 +73,7 @@ impl Kernel {
     pub fn name(self) -> String {
         let (kind, _, data_type, op) = self.parts();
         match self {
-            Kernel::Copy | Kernel::CopyLent | Kernel::Mail => format!("paceline_{kind}"),
+            Kernel::Copy | Kernel::CopyLent | Kernel::Mail | Kernel::Flags => format!("paceline_{kind}"),
             _ => format!("paceline_{kind}_{op}_{data_type}"),
         }
     }
@@ -212,7 +217,7 @@ mod tests {
                     .into_iter()
                     .chain(lent)
             })
-            .chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail]);
+            .chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail, Kernel::Flags]);
         for kernel in kernels {
             for architecture in architectures {
                 let source = source(kernel, architecture);
@@ -221,7 +226,7 @@ mod tests {
                 names.insert(source.name);
             }
         }
-        assert_eq!((names.len(), keys.len()), (12 * 6 * 5 + 3, (12 * 6 * 5 + 3) * 2 * 2));
+        assert_eq!((names.len(), keys.len()), (12 * 6 * 5 + 4, (12 * 6 * 5 + 4) * 2 * 2));
         assert!(names.iter().all(|name| name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')));
     }
 

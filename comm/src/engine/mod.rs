@@ -39,7 +39,7 @@ pub(crate) use kin::Kin;
 pub(crate) use memory::{Memory, Scratch};
 pub(crate) use message::Message;
 pub(crate) use operation::{Beside, Operation};
-pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};
+pub(crate) use plan::{Extent, Plan, Shapes, SharedPlan, Slicing};
 pub(crate) use posting::{fits as fits_on_boards, published_bytes};
 pub(crate) use quick::Quick;
 pub(crate) use shape::Shape;

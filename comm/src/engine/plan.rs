@@ -210,7 +210,7 @@ pub(crate) struct Shapes {
 impl Shapes {
     /// The shape that says how long the message's chunks are, for scratch.
     #[inline]
-    fn message(&self) -> &Shape {
+    pub(crate) fn message(&self) -> &Shape {
         if self.blocks && self.message_is_input { &self.input } else { &self.output }
     }
 }

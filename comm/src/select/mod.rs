@@ -116,7 +116,7 @@ impl Facts {
         uneven: bool,
         options: &CallOptions,
     ) -> Result<Choice> {
-        match options.algorithm.as_deref().or(self.brought.overrides.of(collective)) {
+        match self.wish(collective, options) {
             Some(name) => self.fitting(collective, uneven).find(|choice| choice.row.name == name).ok_or_else(|| {
                 let names: Vec<_> = self.fitting(collective, uneven).map(|choice| choice.row.name).collect();
                 Error::invalid(format!("{collective} over {} ranks has no algorithm {name}", self.size))
@@ -126,6 +126,11 @@ impl Facts {
                 Ok(self.quickest(collective, bytes, uneven).unwrap_or_else(|| self.cheapest(collective, bytes, uneven)))
             }
         }
+    }
+
+    /// The algorithm that a call asks for, or the environment for all calls of the collective.
+    pub(crate) fn wish<'a>(&'a self, collective: Collective, options: &'a CallOptions) -> Option<&'a str> {
+        options.algorithm.as_deref().or(self.brought.overrides.of(collective))
     }
 
     /// The row that was measured to be the quickest. Blocks of one length were measured: others go by price.

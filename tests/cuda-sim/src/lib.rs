@@ -29,7 +29,7 @@ pub fn collectives() -> impl Iterator<Item = Kernel> {
     let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShot(data_type, op)));
     let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::FoldLent(data_type, op)));
     let folds = folds.chain(pairs().map(|(data_type, op)| Kernel::TwoShotLent(data_type, op)));
-    folds.chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail])
+    folds.chain([Kernel::Copy, Kernel::CopyLent, Kernel::Mail, Kernel::Flags])
 }
 
 /// The element types that the kernels are tried with which read lent arrays: all that they do with elements, the others do too.

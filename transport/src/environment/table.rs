@@ -150,6 +150,12 @@ pub const VARIABLES: &[Variable] = &[
         "Whether calls over memory of GPUs run on the GPUs, which then reach each other's memory; with `0` on some rank they \
          pass by the host.",
     ),
+    row(
+        "PACELINE_CUDA_COPY_ENGINES",
+        "0",
+        "Whether an all_gather or all_to_all of 1 MiB and more over memory of GPUs, which names no algorithm, is left to the GPUs' \
+         copy engines, so that it takes no multiprocessor; the same on all ranks.",
+    ),
     row("XDG_CACHE_HOME", "`$HOME/.cache`", "Where the usual places of a profile and of compiled kernels are."),
     row("HOME", "no usual place", "The same, where `XDG_CACHE_HOME` is not set."),
     row("PACELINE_LOG", "warn", "What the tools log, as a filter of `tracing`: `info`, `paceline_transport=debug`."),

@@ -16,7 +16,7 @@ struct Offer {
     Bits64 reserved;
 };
 
-// The head of a board; the cells and the slots follow. `Board` in comm/src/device/board.rs knows the same places. All zeros is a
+// The head of a board; the cells, the slots and the bay follow. `Board` in comm/src/device/board.rs knows the same places. All zeros is a
 // new one.
 struct Board {
     // The last step of the launches that have ended.
@@ -37,9 +37,13 @@ struct Board {
     Bits32 received[LANES_MAX][RANKS_MAX];
     // What this rank lends in the present launch, written by its own block of that number.
     Offer offers[BLOCKS_MAX];
+    // How many messages of the present call each peer has put into this rank's bay, and has taken from its own of those that this
+    // rank has put there, written by that peer only: the step of the call's first meeting above, the number below.
+    Bits64 filled[RANKS_MAX];
+    Bits64 emptied[RANKS_MAX];
 };
 
-static_assert(sizeof(Board) == 105 * 256, "the board is that of the host");
+static_assert(sizeof(Board) == 106 * 256, "the board is that of the host");
 
 // What failed first, in memory of the host; `Failure` in comm/src/device/failure.rs reads it.
 struct Status {
@@ -51,7 +55,9 @@ struct Status {
     Bits64 expected;
     Bits64 seen;
     Bits64 waited_ns;
-    Bits64 reserved[3];
+    // The digest of the call, where the flags don't show it.
+    Bits64 digest;
+    Bits64 reserved[2];
 };
 
 static_assert(sizeof(Status) == 64, "the status is that of the host");
@@ -63,6 +69,9 @@ const Bits32 MISMATCH = 3;
 const Bits32 OTHER_LENGTH = 4;
 const Bits32 SENDING = 0x10;
 const Bits32 RECEIVING = 0x20;
+// The same for a call that a stream makes: for a peer to put a message into this rank's bay, or to take one from its own.
+const Bits32 PUTTING = 0x30;
+const Bits32 TAKING = 0x40;
 
 // What a launch is given; `PeerArguments` in comm/src/device/peers.rs is the same.
 struct PeerArguments {
@@ -113,8 +122,9 @@ const Bits32 SLEEP_NS = 100;
 
 // Claims the status for the first failure, and writes it. False, for who fails.
 PACELINE_DEVICE bool fail(Board &board, Status *status, Bits32 reason, Bits32 peer, Bits32 step, Bits64 expected,
-                          Bits64 seen, Bits64 waited_ns) {
+                          Bits64 seen, Bits64 waited_ns, Bits64 digest = 0) {
     if (claim(&board.failed)) {
+        status->digest = digest;
         status->place = (Bits64)step << 32 | blockIdx.x;
         status->expected = expected;
         status->seen = seen;

@@ -57,7 +57,12 @@ impl Rank {
     pub fn new(comm: &Communicator, way: Way) -> Result<Rank> {
         let device = device_of(comm.rank());
         // Little of both, so that calls of some hundred kilobytes take several steps, or segments.
-        let options = AttachOptions { peers: way == Way::Direct, scratch_bytes: 256 << 10, segment_bytes: 48 << 10 };
+        let options = AttachOptions {
+            peers: way == Way::Direct,
+            scratch_bytes: 256 << 10,
+            segment_bytes: 48 << 10,
+            copy_engines: None,
+        };
         let devices = comm.attach_with(Some(&device), &options)?;
         assert_eq!(devices.is_direct(), way == Way::Direct, "{way:?}");
         let stream = device.stream(Priority::Normal).expect("a stream");

@@ -11,7 +11,7 @@ use super::buffer::DeviceBuffers;
 use super::kernels::Kernels;
 use super::refused;
 use super::register::Windows;
-use super::streamed::Shared;
+use super::streamed::{FROM_REGISTERED, Shared};
 use crate::device::{
     Board, Call, Data, Failure, Grid, Kernel, Lending, LentPlan, MailPlan, Message, MessageKind, PeerArguments, Plan,
     Reason, Site, Tuning, Waiting,
@@ -173,6 +173,10 @@ impl Direct {
             Reason::TimedOut => {
                 (ErrorKind::Timeout, Some("look at what that rank does, or whether it calls with memory of the host"))
             }
+            Reason::Mismatch if name.contains(FROM_REGISTERED) => (
+                ErrorKind::Mismatch,
+                Some("bring buffers at the same place of the same registered vectors on all ranks"),
+            ),
             Reason::Mismatch => (ErrorKind::Mismatch, Some("make the same call on all ranks, in the same order")),
             Reason::OtherLength(_) => {
                 (ErrorKind::Mismatch, Some("receive messages with their length, in the order sent"))

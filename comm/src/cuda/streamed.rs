@@ -17,6 +17,9 @@ use crate::reduce::{DataType, ReduceOp};
 use crate::request::{Request, Sound};
 use crate::select::Choice;
 
+/// What the names of calls say whose ranks must have their buffers at the same place.
+pub(super) const FROM_REGISTERED: &str = " of registered vector";
+
 /// What is known of rows that were used: how the bays are shared out, by the row's number, the root, and whether inputs are
 /// staged. `None` where there is no room.
 type Known = HashMap<(usize, usize, bool), Option<Arc<Bays>>>;

@@ -1,6 +1,6 @@
 //! The software driver and NVRTC, as programs find them.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString, c_char};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +31,7 @@ pub struct Simulated {
 /// The software driver in this process.
 pub struct Loaded {
     races: unsafe extern "C" fn() -> u64,
+    launches: unsafe extern "C" fn(*const c_char) -> u64,
 }
 
 impl Simulated {
@@ -173,7 +174,9 @@ impl Simulated {
             let driver = library(paceline_cuda_driver::LIBRARY);
             // SAFETY: the driver defines this function with these types.
             let races = *unsafe { driver.get("paceline_cuda_sim_races") }.expect("the driver counts races");
-            Ok(Loaded { races })
+            // SAFETY: as above.
+            let launches = *unsafe { driver.get("paceline_cuda_sim_launches") }.expect("the driver counts launches");
+            Ok(Loaded { races, launches })
         };
         LOADED.get_or_init(load).as_ref().map_err(Clone::clone)
     }
@@ -185,6 +188,13 @@ impl Loaded {
     pub fn races(&self) -> u64 {
         // SAFETY: the function may be called by anybody.
         unsafe { (self.races)() }
+    }
+
+    /// How often kernels have run in this process: the one of a name, or all.
+    #[must_use]
+    pub fn launches(&self, name: Option<&CStr>) -> u64 {
+        // SAFETY: the function may be called by anybody, with a text or with null.
+        unsafe { (self.launches)(name.map_or(std::ptr::null(), CStr::as_ptr)) }
     }
 }
 

@@ -183,6 +183,15 @@ fn constant(library: &Library, name: &str) -> Option<usize> {
     unsafe { library.get::<*const usize>(name).ok().map(|number| **number) }
 }
 
+/// How often each kernel has run in this process.
+static LAUNCHED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// How often kernels have run in this process: the one of a name, or all.
+pub fn launches(name: Option<&str>) -> u64 {
+    let launched = lock(&LAUNCHED);
+    name.map_or_else(|| launched.values().sum(), |name| launched.get(name).copied().unwrap_or(0))
+}
+
 /// What a launch is given.
 pub struct Grid {
     pub blocks: [u32; 3],
@@ -240,6 +249,7 @@ impl Launch {
         static LAUNCHES: AtomicU64 = AtomicU64::new(0);
         let nth = LAUNCHES.fetch_add(1, Ordering::Relaxed) + 1;
         let name = &self.function.name;
+        *lock(&LAUNCHED).entry(name.clone()).or_default() += 1;
         if driver.knobs.failing_launch == Some(nth) {
             return refuse(Code::CUDA_ERROR_LAUNCH_FAILED, format_args!("{name}: launch {nth} is meant to fail"));
         }

@@ -4,10 +4,12 @@
 //! On the software driver, unless the feature `gpu-tests` or `PACELINE_TEST_CUDA=1` says that the real one is there.
 
 mod conformance;
+mod copy_engines;
 mod faults;
 mod graphs;
 mod messages;
 mod order;
 mod processes;
 mod registered;
+mod streamed;
 mod world;

@@ -29,7 +29,7 @@ pub fn is_there() -> bool {
 }
 
 /// The software driver, if that is the one.
-fn simulated() -> Option<&'static Loaded> {
+pub fn simulated() -> Option<&'static Loaded> {
     if is_on_gpus() { None } else { Simulated::load().ok() }
 }
 
@@ -55,14 +55,15 @@ const ROOM: usize = 4 << 20;
 
 impl Rank {
     pub fn new(comm: &Communicator, way: Way) -> Result<Rank> {
+        Rank::attached(comm, way, None)
+    }
+
+    /// The same, with all_gathers and all_to_alls of so many bytes left to copy engines.
+    pub fn attached(comm: &Communicator, way: Way, copy_engines: Option<u64>) -> Result<Rank> {
         let device = device_of(comm.rank());
         // Little of both, so that calls of some hundred kilobytes take several steps, or segments.
-        let options = AttachOptions {
-            peers: way == Way::Direct,
-            scratch_bytes: 256 << 10,
-            segment_bytes: 48 << 10,
-            copy_engines: None,
-        };
+        let (peers, scratch_bytes, segment_bytes) = (way == Way::Direct, 256 << 10, 48 << 10);
+        let options = AttachOptions { peers, scratch_bytes, segment_bytes, copy_engines };
         let devices = comm.attach_with(Some(&device), &options)?;
         assert_eq!(devices.is_direct(), way == Way::Direct, "{way:?}");
         let stream = device.stream(Priority::Normal).expect("a stream");
@@ -75,6 +76,11 @@ impl Rank {
     /// Makes a call whose buffers are copied to the device before and back after it, to addresses that are `shift` bytes
     /// further than they might be.
     pub fn run(&self, request: Request<'_>, shift: usize) -> Result<()> {
+        self.run_on(&self.devices, request, shift)
+    }
+
+    /// The same, by another handle.
+    pub fn run_on(&self, devices: &DeviceCommunicator, request: Request<'_>, shift: usize) -> Result<()> {
         let Request { collective, data_type, op, root, source, count, buffers, counts } = request;
         let lend = |memory: &mut DeviceVec<u8>, bytes: &[u8]| {
             let mut whole = vec![0xa5; shift];
@@ -92,7 +98,7 @@ impl Rank {
         };
         let request = Request { collective, data_type, op, root, source, count, buffers, counts };
         // SAFETY: the memory lives until the call is over.
-        let work = unsafe { self.devices.on(&self.stream).run(request) }?;
+        let work = unsafe { devices.on(&self.stream).run(request) }?;
         work.wait()?;
         let mut after = vec![0; shift + target.len()];
         second.read_at(0, &mut after)?;
@@ -104,6 +110,16 @@ impl Rank {
 
 /// Runs ranks as threads.
 pub fn ranks<R: Send>(n: usize, way: Way, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
+    ranks_attached(n, way, None, body)
+}
+
+/// The same, with all_gathers and all_to_alls of so many bytes left to copy engines.
+pub fn ranks_attached<R: Send>(
+    n: usize,
+    way: Way,
+    copy_engines: Option<u64>,
+    body: impl Fn(Rank) -> R + Sync,
+) -> Vec<R> {
     let _turn = turn();
     let comms = Communicator::in_process(n).expect("ranks of one process");
     std::thread::scope(|scope| {
@@ -113,7 +129,7 @@ pub fn ranks<R: Send>(n: usize, way: Way, body: impl Fn(Rank) -> R + Sync) -> Ve
                 let body = &body;
                 scope.spawn(move || {
                     let options = paceline_comm::CallOptions { timeout: Some(PATIENCE), ..Default::default() };
-                    body(Rank::new(&comm.with(options), way).expect("devices are attached"))
+                    body(Rank::attached(&comm.with(options), way, copy_engines).expect("devices are attached"))
                 })
             })
             .collect();

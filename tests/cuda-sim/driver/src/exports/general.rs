@@ -1,11 +1,11 @@
 //! The driver itself: its start, its version, and what its numbers mean.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use super::{api, put};
 use crate::driver::initialise;
 use crate::error::{Code, described};
-use crate::race;
+use crate::{module, race};
 
 /// No version that NVIDIA's driver has, so that nothing compiled for one is taken for the other's.
 pub const VERSION: c_int = 12_990;
@@ -45,4 +45,16 @@ api! {
 #[unsafe(no_mangle)]
 extern "C" fn paceline_cuda_sim_races() -> u64 {
     race::count()
+}
+
+/// How often kernels have run in this process: the one of that name, or all where there is none.
+///
+/// # Safety
+///
+/// A text begins at `name`, or it is null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn paceline_cuda_sim_launches(name: *const c_char) -> u64 {
+    // SAFETY: as the caller says.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy());
+    module::launches(name.as_deref())
 }

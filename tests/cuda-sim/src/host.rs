@@ -59,7 +59,7 @@ impl Host {
         HOST.as_ref().map_err(Clone::clone)
     }
 
-    /// The kernel of messages, and those of an all_reduce of sums of `u64`.
+    /// The kernels of messages and of flags, and those of an all_reduce of sums of `u64`.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Host {
     pub fn messages() -> Result<&'static Host, String> {
         static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
             let of = (DataType::U64, ReduceOp::Sum);
-            Host::build(vec![Kernel::Mail, Kernel::Fold(of.0, of.1), Kernel::TwoShot(of.0, of.1)])
+            Host::build(vec![Kernel::Mail, Kernel::Flags, Kernel::Fold(of.0, of.1), Kernel::TwoShot(of.0, of.1)])
         });
         HOST.as_ref().map_err(Clone::clone)
     }

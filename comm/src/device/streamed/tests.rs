@@ -9,7 +9,7 @@ use crate::device::Board;
 use crate::engine::{Extent, Shape, Slicing};
 use crate::reduce::{DataType, Kernel};
 use crate::schedule::run::{At, Watch, run};
-use crate::schedule::{Buffer, Program, Span, Step};
+use crate::schedule::{Buffer, Program, Span, Step, input, output};
 
 const SIZE: usize = 8;
 
@@ -430,6 +430,38 @@ fn every_row_comes_to_its_end_in_order_with_what_its_program_says() {
         for n in (1..=Board::RANKS_MAX as u32).filter(|n| (row.fits)(*n)) {
             cases(row, n).iter().for_each(check);
         }
+    }
+}
+
+/// Rank 2 waits in one round for rank 0 and for rank 1, who waits for what rank 0 does after its next message to rank 2: with one
+/// place for that, it would wait for rank 2.
+fn tangled(p: &mut Program) {
+    let send = |to| Step::Send { to, source: input(0) };
+    let recv = |from, chunk| Step::Recv { from, target: output(chunk) };
+    match p.me {
+        0 => {
+            p.round([send(2)]);
+            p.round([send(1), send(2)]);
+        }
+        1 => {
+            p.round([recv(0, 0)]);
+            p.round([send(2)]);
+        }
+        _ => {
+            p.round([recv(0, 0), recv(1, 1)]);
+            p.round([recv(0, 2)]);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_ends_without_places_ends_in_order() {
+    static ROW: Row = Row::new(Collective::AllGather, "tangled", tangled, |_| crate::schedule::cost::Work::default());
+    let (n, root, op, counts, in_place) = (3, 0, ReduceOp::Sum, None, false);
+    let bay = small_bay(&ROW, n, root, false);
+    for count in [0, 1, 20] {
+        let (counts, slicing) = (counts.clone(), Slicing::UNCUT);
+        check(&Case { row: &ROW, n, root, op, count, counts, in_place, slicing, bay });
     }
 }
 

@@ -203,11 +203,14 @@ typedef struct {
   int device;
   /* Bytes of each device's memory that others write to (0: 16 MiB). The same on all ranks. */
   uint64_t deviceScratchBytes;
+  /* From how many bytes on, of all ranks' blocks, pclAllGather and pclAlltoAll over devices' memory are left to copy engines,
+   * so that they take no multiprocessor (0: as the environment says). The same on all ranks. */
+  uint64_t deviceCopyEngineBytes;
 } pclConfig_t;
 
 #define PCL_CONFIG_INITIALIZER                                                                                              \
   { sizeof(pclConfig_t), PCL_CONFIG_MAGIC, PCL_CONFIG_VERSION, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
-    PCL_DEVICE_NONE, 0 }
+    PCL_DEVICE_NONE, 0, 0 }
 
 /* A place for ranks to meet, which this process opens: it listens from now on. One of the ranks of *this process* must join
  * with the id (pclCommInitRank), and the id is good for one communicator. The listener is closed then, or by the end of the

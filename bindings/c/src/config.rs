@@ -31,6 +31,7 @@ pub struct pclConfig {
     tcp_streams: c_int,
     device: c_int,
     device_scratch_bytes: u64,
+    device_copy_engine_bytes: u64,
 }
 
 /// What C has said of a communicator.
@@ -41,13 +42,16 @@ pub(crate) struct Config {
     pub(crate) device: c_int,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "read where there are devices"))]
     pub(crate) device_scratch_bytes: u64,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "read where there are devices"))]
+    pub(crate) device_copy_engine_bytes: u64,
     settings: Vec<(&'static str, String)>,
 }
 
 impl Default for Config {
     fn default() -> Config {
         let (name, settings) = (String::new(), Vec::new());
-        Config { name, timeout_ms: 0, device: DEVICE_NONE, device_scratch_bytes: 0, settings }
+        let (device_scratch_bytes, device_copy_engine_bytes) = (0, 0);
+        Config { name, timeout_ms: 0, device: DEVICE_NONE, device_scratch_bytes, device_copy_engine_bytes, settings }
     }
 }
 
@@ -85,6 +89,7 @@ impl Config {
             tcp_streams: 0,
             device: DEVICE_NONE,
             device_scratch_bytes: 0,
+            device_copy_engine_bytes: 0,
         };
         let bytes = size.min(size_of::<pclConfig>());
         // SAFETY: so many bytes can be read (the caller) and fit; members are numbers and pointers, for which any bits will do.
@@ -127,6 +132,7 @@ impl Config {
             timeout_ms: known.timeout_ms,
             device: known.device,
             device_scratch_bytes: known.device_scratch_bytes,
+            device_copy_engine_bytes: known.device_copy_engine_bytes,
             settings: settings.collect(),
         })
     }

@@ -8,7 +8,7 @@ use paceline_comm::cuda::{AttachOptions, Device, DeviceBuffers, DeviceWork, Stre
 
 use crate::call::{Call, Extents, Own, Sound};
 use crate::comm::Comm;
-use crate::config::DEVICE_NONE;
+use crate::config::{Config, DEVICE_NONE};
 use crate::error::{Failure, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR};
 use crate::rounds::{Half, rounds};
 use crate::work::{Part, Work};
@@ -28,7 +28,7 @@ fn failed(error: paceline_comm::Error) -> Failure {
 }
 
 /// Gives a rank its device, or none. Every rank of the communicator does.
-pub(crate) fn attach(comm: &Comm, device: c_int, scratch_bytes: u64) -> Result<(), Failure> {
+pub(crate) fn attach(comm: &Comm, device: c_int, config: &Config) -> Result<(), Failure> {
     if comm.device.get().is_some() {
         return Err(Failure::usage("the communicator has been attached before"));
     }
@@ -44,9 +44,12 @@ pub(crate) fn attach(comm: &Comm, device: c_int, scratch_bytes: u64) -> Result<(
             Some(Device::open(number).map_err(refused)?)
         }
     };
-    let mut options = AttachOptions::from_env(&crate::config::Config::default().environment())?;
-    if scratch_bytes != 0 {
-        options.scratch_bytes = scratch_bytes;
+    let mut options = AttachOptions::from_env(&Config::default().environment())?;
+    if config.device_scratch_bytes != 0 {
+        options.scratch_bytes = config.device_scratch_bytes;
+    }
+    if config.device_copy_engine_bytes != 0 {
+        options.copy_engines = Some(config.device_copy_engine_bytes);
     }
     let attached = comm.patient(None, None).attach_with(device.as_ref(), &options).map_err(failed)?;
     comm.device.set(attached).map_err(|_| Failure::usage("two threads attach the communicator at once"))

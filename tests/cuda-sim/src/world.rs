@@ -176,6 +176,14 @@ impl World {
         &memory.board[memory.start + Board::FLAGS_END as usize / 8 + at]
     }
 
+    /// What `peer` has told `rank` of messages that it has put into its bay.
+    #[must_use]
+    pub fn filled(&self, rank: usize, peer: usize) -> u64 {
+        let memory = &self.memory[rank];
+        let at = Board::CELLS_AT as usize / 8 - 2 * Board::RANKS_MAX + peer;
+        memory.board[memory.start + at].load(Ordering::Acquire)
+    }
+
     /// The step that `rank`'s launches have come to.
     #[must_use]
     pub fn step(&self, rank: usize) -> u32 {

@@ -68,6 +68,7 @@ fn what_is_told_is_waited_for_in_every_call_anew() {
         for rank in 0..2 {
             assert_eq!((world.failure(rank), world.step(rank)), (None, step.wrapping_add(10)));
         }
+        assert_eq!(world.filled(1, 0), u64::from(step.wrapping_add(9)) << 32 | 3, "the third of the last call");
         world.check_guards();
     }
 }
@@ -94,6 +95,7 @@ fn failure(host: &'static Host, signals: Signals, aborts: bool) -> paceline_comm
     // What comes after it tells nothing and waits for nothing.
     launch(host, &world, 1, &Signals { puts: at(0, 7), ..signals }, true);
     assert_eq!((world.step(1), world.failure(1).expect("the first stays")), (1, failure));
+    assert_eq!(world.filled(0, 1), 0, "it has told something");
     failure
 }
 

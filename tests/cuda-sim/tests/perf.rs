@@ -35,6 +35,8 @@ fn tables_say_which_devices_and_that_all_is_right() {
         ("all_reduce_perf", "-g 3 -b 1K -e 256K -f 16 -n 3 -R 2"),
         ("all_gather_perf", "-g 2 -b 256K -e 256K -n 2 -R 2 -u 1"),
         ("alltoall_perf", "-g 2 -b 256K -e 256K -n 2 -R 1"),
+        ("all_gather_perf", "-g 3 -b 1K -e 256K -f 16 -n 2 -x 2"),
+        ("alltoall_perf", "-g 2 -b 64K -e 256K -n 2 -x 2 -R 2"),
         ("sendrecv_perf", "-g 2 -b 256K -e 256K -n 2 -m 3"),
         ("all_gather_perf", "-g 2 -b 1K -e 64K -f 8 -n 2"),
         ("alltoall_perf", "-g 3 -b 1K -e 64K -f 8 -n 2"),
@@ -75,6 +77,8 @@ fn a_machine_without_devices_says_so() {
     let output = run(&machine, "all_reduce_perf", "-g 2 -b 8 -e 8 -n 1");
     assert!(output.status.success(), "the host's memory is taken instead: {}", text(&output));
     let output = run(&machine, "all_reduce_perf", "-g 2 -b 8 -e 8 -n 1 -G 2");
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output));
+    let output = run(&machine, "all_gather_perf", "-g 2 -b 8 -e 8 -n 1 -x 2");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output));
     let output = run(&machine, "all_reduce_perf", "-g 2 -b 8 -e 8 -n 1 -R 2");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output));

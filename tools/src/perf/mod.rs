@@ -73,7 +73,7 @@ fn start(benchmark: Benchmark) -> Result<u8, Failure> {
     let out = Box::new(std::io::stdout());
     #[cfg(feature = "cuda")]
     if on_devices {
-        return Ok(run::run(&plan, comm::device::attach(comms, plan.options.registered)?, arguments, out));
+        return Ok(run::run(&plan, comm::device::attach(comms, &plan.options)?, arguments, out));
     }
     debug_assert!(!on_devices, "a build without devices has refused to use them");
     Ok(run::run(&plan, comms, arguments, out))
@@ -96,6 +96,10 @@ fn on_devices(options: &Options) -> Result<bool, Failure> {
     if options.windows && !on_devices {
         let why = "-R 2 (--local_register) has all ranks read each other's buffers on GPUs, and there is none here; -R 1 has memory";
         return Err(Failure::NotInThisBuild(format!("{why} of the host registered")));
+    }
+    if options.copy_engines && !on_devices {
+        let why = "-x 2 (--cta_policy) leaves calls to the copy engines of GPUs, and there is none here";
+        return Err(Failure::NotInThisBuild(why.to_string()));
     }
     Ok(on_devices)
 }

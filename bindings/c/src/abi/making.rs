@@ -70,7 +70,7 @@ fn finish(made: Communicator, config: Config) -> Result<*mut c_void, Failure> {
 
 #[cfg(feature = "cuda")]
 fn attach(comm: &comm::Comm, device: c_int, config: &Config) -> Result<(), Failure> {
-    crate::device::attach(comm, device, config.device_scratch_bytes)
+    crate::device::attach(comm, device, config)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -54,6 +54,7 @@ pub fn options(flags: Flags) -> Result<Options, Failure> {
         skip: count("-K", &flags.skip, 0, u32::MAX.into())?,
         registered: number("-R", &flags.register, 0, 2)? > 0,
         windows: number("-R", &flags.register, 0, 2)? == 2,
+        copy_engines: policy(&flags)? == 2,
         place: place(&flags)?,
         graph_launches: count("-G", &flags.cuda_graph, 0, u32::MAX.into())?,
     };
@@ -76,11 +77,17 @@ fn needs_gpu(flags: &Flags) -> Result<(), Failure> {
             return Err(gpu_only(flag));
         }
     }
-    match (&flags.cta_policy, &flags.device_cta_count) {
-        (Some(_), _) => Err(gpu_only("-x")),
+    match (policy(flags)?, &flags.device_cta_count) {
+        (1, _) => {
+            Err(Failure::NotInThisBuild("-x 1 (--cta_policy) is not there: 0 is the default, 2 copy engines".into()))
+        }
         (_, Some(_)) => Err(gpu_only("-V")),
-        (None, None) => Ok(()),
+        _ => Ok(()),
     }
+}
+
+fn policy(flags: &Flags) -> Result<u64, Failure> {
+    flags.cta_policy.as_ref().map_or(Ok(0), |text| number("-x", text, 0, 2))
 }
 
 fn place(flags: &Flags) -> Result<Place, Failure> {

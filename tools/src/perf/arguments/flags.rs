@@ -87,7 +87,7 @@ pub struct Flags {
     /// 1: use registered memory; 2: the same, on GPUs only
     #[arg(short = 'R', long = "local_register", value_name = "0/1/2", default_value = "0")]
     pub register: String,
-    /// GPU builds only
+    /// On GPUs: 2 leaves all_gather and alltoall to copy engines; 0 is the default, 1 is not there
     #[arg(short = 'x', long = "cta_policy", value_name = "0/1/2")]
     pub cta_policy: Option<String>,
     /// GPU builds only

@@ -65,6 +65,8 @@ pub struct Options {
     pub registered: bool,
     /// Whether that has to be memory of GPUs (`-R 2`).
     pub windows: bool,
+    /// Whether all_gather and alltoall are left to copy engines (`-x 2`).
+    pub copy_engines: bool,
     /// Where the buffers are (`--device`).
     pub place: Place,
     /// How often a graph of the iterations is launched (`-G`); 0 for no graph.

@@ -70,6 +70,7 @@ fn every_flag_in_both_forms() {
         assert_eq!(parse(off).unwrap(), parse("").unwrap(), "{off}");
     }
     assert!(parse("-R 1").unwrap().registered && !parse("-R 1").unwrap().windows);
+    assert!(parse("-x 2").unwrap().copy_engines && !parse("-x 0").unwrap().copy_engines);
     assert!(parse("-R 2").unwrap().registered && parse("-R 2").unwrap().windows);
     assert_eq!(parse("-I 1 -K 2").unwrap().per_iteration, Some(PerIteration::Spread));
     assert_eq!(parse("--percentiles 1").unwrap().per_iteration, Some(PerIteration::Percentiles));
@@ -120,7 +121,8 @@ fn bad_lines_name_the_flag_and_have_nccl_tests_codes() {
         ("-b 64M", 255, "67108864 > 33554432"),
         ("-G 1 --device cpu", 6, "only calls over memory of GPUs"),
         ("--device tpu", 6, "none of cpu, cuda, auto"),
-        ("-x 0", 5, "--cta_policy"),
+        ("-x 1", 5, "--cta_policy"),
+        ("-x 3", 6, "--cta_policy"),
         ("-D 1", 5, "--device_implementation"),
         ("-V 16", 5, "--device_cta_count"),
         ("-M 1", 5, "--memory"),

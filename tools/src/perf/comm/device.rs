@@ -7,11 +7,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use paceline_comm::cuda::{Device, DeviceBuffers, DeviceCommunicator, DeviceVec, Priority, Stream};
-use paceline_comm::{Buffers, Communicator, Request};
+use paceline_comm::cuda::{AttachOptions, Device, DeviceBuffers, DeviceCommunicator, DeviceVec, Priority, Stream};
+use paceline_comm::{Buffers, Communicator, Environment, Request};
 
 use super::library::failed;
 use super::{Comm, CommError, Replay};
+use crate::perf::arguments::Options;
 use crate::perf::buffers::Memory;
 use crate::perf::failure::Failure;
 
@@ -62,17 +63,24 @@ fn told(error: impl std::fmt::Display) -> CommError {
     CommError::Failed(error.to_string())
 }
 
-/// Gives each rank of this process a device: those of the host by turns. `registers` has buffers registered (`-R`).
+/// Gives each rank of this process a device: those of the host by turns.
 ///
 /// # Errors
 ///
 /// There is no driver, no device, or the ranks don't come together.
-pub fn attach(comms: Vec<Communicator>, registers: bool) -> Result<Vec<DeviceRank>, Failure> {
+pub fn attach(comms: Vec<Communicator>, options: &Options) -> Result<Vec<DeviceRank>, Failure> {
+    let (registers, copy_engines) = (options.registered, options.copy_engines);
     let attach = |comm: &Communicator| {
         let start = |error: &dyn std::fmt::Display| Failure::Start(error.to_string());
         let count = Device::count().map_err(|error| start(&error))?;
         let device = Device::open(comm.local_rank() % count.max(1)).map_err(|error| start(&error))?;
-        let devices = comm.attach(Some(&device)).map_err(|error| start(&error))?;
+        let environment = Environment::from_process();
+        let mut how = AttachOptions::from_env(&environment).map_err(|error| start(&error))?;
+        if copy_engines {
+            // Whatever the length: what is measured is when they are worth while.
+            how.copy_engines = Some(1);
+        }
+        let devices = comm.attach_with(Some(&device), &how).map_err(|error| start(&error))?;
         let stream = device.stream(Priority::Normal).map_err(|error| start(&error))?;
         Ok((devices, device, stream))
     };

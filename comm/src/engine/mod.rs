@@ -39,7 +39,9 @@ pub(crate) use kin::Kin;
 pub(crate) use memory::{Memory, Scratch};
 pub(crate) use message::Message;
 pub(crate) use operation::{Beside, Operation};
-pub(crate) use plan::{Extent, Plan, Shapes, SharedPlan, Slicing};
+#[cfg(any(feature = "cuda", test))]
+pub(crate) use plan::Shapes;
+pub(crate) use plan::{Extent, Plan, SharedPlan, Slicing};
 pub(crate) use posting::{fits as fits_on_boards, published_bytes};
 pub(crate) use quick::Quick;
 pub(crate) use shape::Shape;

@@ -64,7 +64,7 @@ fn a_rank_that_leaves_is_named() {
                     let work = rank.devices.on(&rank.stream).all_reduce_in_place(&mut vector, ReduceOp::Sum).unwrap();
                     let error = work.wait_timeout(PATIENCE).unwrap_err();
                     assert_eq!((error.kind(), error.peers()), (ErrorKind::PeerLeft, &[1][..]), "{way:?}: {error}");
-                    assert!(began.elapsed() < Duration::from_secs(10), "{way:?}: {:?}", began.elapsed());
+                    assert!(began.elapsed() < Duration::from_secs(15), "{way:?}: {:?}", began.elapsed());
                 });
             }
         });
@@ -168,7 +168,7 @@ fn a_rank_of_which_one_dies() {
     let error = work.wait().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::PeerDied | ErrorKind::PeerLeft), "{error}");
     assert_eq!(error.peers(), [1], "{error}");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     stream.synchronize(Instant::now() + PATIENCE).unwrap();
     assert!(devices.check().is_err());
 }
@@ -225,7 +225,7 @@ fn a_rank_of_which_one_dies_in_a_message() {
     let error = error.expect("rank 1 is gone");
     assert!(matches!(error.kind(), ErrorKind::PeerDied | ErrorKind::PeerLeft), "{error}");
     assert_eq!(error.peers(), [1], "{error}");
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     stream.synchronize(Instant::now() + PATIENCE).unwrap();
     assert!(devices.check().is_err());
 }

@@ -382,7 +382,7 @@ fn a_rank_of_which_one_dies() {
     let error = (0..10_000).find_map(|_| once().and_then(|work| work.wait()).err()).expect("rank 1 is gone");
     assert!(matches!(error.kind(), ErrorKind::PeerDied | ErrorKind::PeerLeft), "{error}");
     assert_eq!(error.peers(), [1], "{error}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     stream.synchronize(Instant::now() + PATIENCE).unwrap();
     assert!(devices.check().is_err());
 }

@@ -80,8 +80,9 @@ impl DeviceCommunicator {
     /// Registers a vector of each rank. Every rank calls it, with one of its own, of whatever length, which no stream uses
     /// meanwhile. Calls of 64 KiB and more (all_reduce, reduce_scatter, all_gather and all_to_all with blocks of one length)
     /// then read the other ranks' vectors where they lie, if the buffers of all ranks lie in registered vectors; which ones and
-    /// where is each rank's own affair; but calls that are left to copy engines ([`AttachOptions::copy_engines`](super::AttachOptions::copy_engines)) have it
-    /// at the same place of the same vectors on all ranks, or on none.
+    /// where is each rank's own affair; but calls that are left to copy engines
+    /// ([`AttachOptions::copy_engines`](super::AttachOptions::copy_engines)) have it at the same place of the same vectors on all
+    /// ranks, or on none.
     ///
     /// The memory is kept when the vector is dropped, until [`DeviceCommunicator::deregister`], or until the communicator is
     /// gone: no other memory can come to lie where others still read this. Graphs that have captured calls between the two must

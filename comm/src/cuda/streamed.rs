@@ -70,8 +70,7 @@ impl DeviceCommunicator {
                 let windows = direct.windows.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(straight) = Straight::new(&call, data, &Lending { windows: &windows.places }, rank, ranks) {
                     let (number, at) = straight.lies;
-                    let name =
-                        format!("{collective} of {count} {data_type} from byte {at} of registered vector {number}");
+                    let name = format!("{collective} of {count} {data_type} from byte {at}{FROM_REGISTERED} {number}");
                     return Ok(Some(made(Work::Copies(straight.copies), straight.digest, name)));
                 }
                 self.comm.row_named(collective, "direct")?

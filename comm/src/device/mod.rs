@@ -20,6 +20,7 @@ mod source;
 #[cfg(any(feature = "cuda", test))]
 mod straight;
 #[cfg(any(feature = "cuda", test))]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "without CUDA only tests use it"))]
 pub(crate) mod streamed;
 
 pub use arguments::Arguments;
@@ -33,5 +34,5 @@ pub use mail::{Direction, MailArguments, MailPlan, Message, MessageKind};
 pub use peers::PeerArguments;
 pub use plan::{Call, Data, Grid, Plan, Site};
 pub use source::{Architecture, Kernel, Key, Source, source};
-#[cfg(any(feature = "cuda", test))]
+#[cfg(feature = "cuda")]
 pub(crate) use straight::Straight;

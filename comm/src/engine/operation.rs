@@ -13,7 +13,6 @@ use super::stamp::Stamps;
 use super::straight::Stage;
 use super::walk::{Fault, Walk};
 use super::windows::{Outcome, Windows};
-use crate::collective::Collective;
 use crate::reduce::ReduceOp;
 use crate::schedule::{Buffer, Step};
 
@@ -109,8 +108,7 @@ impl Operation {
         lane.open_round(&operation.plan);
         for (place, moved) in lane.moved.iter_mut().enumerate() {
             let sent = stage.in_parts.filter(|(step, _)| *step == place).map_or(0, |(_, bytes)| bytes);
-            let has_ended = place < 64 && stage.ended & 1 << place != 0;
-            *moved = if has_ended { DONE } else { sent };
+            *moved = if stage.has_ended(place) { DONE } else { sent };
         }
         operation
     }
@@ -265,13 +263,8 @@ pub(super) fn finish(plan: &Plan, memory: &Memory, shapes: &Shapes) {
     if plan.kernel.op() != ReduceOp::Avg {
         return;
     }
-    let holds = match plan.collective {
-        Collective::AllReduce => Some(plan.program.chunks),
-        Collective::Reduce => (plan.program.me == plan.program.root).then_some(plan.program.chunks),
-        Collective::ReduceScatter => Some(1),
-        _ => None,
-    };
-    if let Some(chunks) = holds {
+    let chunks = plan.summed_chunks();
+    if chunks > 0 {
         let range = shapes.output.range(0, chunks);
         let elements = range.len() / plan.element_bytes;
         let target = memory.address(Buffer::Output, &range);

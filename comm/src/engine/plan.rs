@@ -129,6 +129,16 @@ impl Plan {
         }
     }
 
+    /// How many chunks of this rank's output hold a sum when the program has ended.
+    pub(crate) fn summed_chunks(&self) -> u32 {
+        match self.collective {
+            Collective::AllReduce => self.program.chunks,
+            Collective::Reduce if self.program.me == self.program.root => self.program.chunks,
+            Collective::ReduceScatter => 1,
+            _ => 0,
+        }
+    }
+
     /// Whether a vector, or one block, won't be in a cache any more when the call has ended.
     pub(crate) fn outgrows_caches(&self) -> bool {
         self.even_bytes().is_some_and(|bytes| bytes >= OUTGROWS_CACHES)

@@ -32,10 +32,9 @@ impl Core {
         let channels = Channels::Collective { sequence };
         let size = self.endpoint.size();
         let call = CallName { collective: plan.collective, sequence, algorithm: plan.row.into(), size };
-        let (mut stage, mut done) = (Stage::default(), false);
+        let (mut stage, mut look) = (Stage::default(), Look::Otherwise);
         if let Some(straight) = straight {
             let runner = Runner { plan, memory: &memory, stamps, channels };
-            let mut look = Look::Nothing;
             self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
                 look = straight.look(&runner, &mut stage, &mut core.endpoint);
                 if look != Look::Nothing {
@@ -43,22 +42,23 @@ impl Core {
                 }
                 matches!(look, Look::Done | Look::Otherwise)
             });
-            done = look == Look::Done;
         }
-        if done {
+        if look == Look::Done {
             self.scratch = memory.into_scratch();
             self.witness.remember(call, stamps.own());
             return Ok(());
         }
         let mut operation = Operation::resumed(plan.clone(), memory, channels, stamps.clone(), stage);
         let mut found = Ok(false);
-        self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
-            found = operation.progress(&mut core.endpoint);
-            if !matches!(found, Ok(false)) {
-                core.endpoint.ring_peers();
-            }
-            operation.is_done() || found.is_err()
-        });
+        if look == Look::Otherwise {
+            self.look_for_the_end(attention, self.policies.caller.clear_after, |core| {
+                found = operation.progress(&mut core.endpoint);
+                if !matches!(found, Ok(false)) {
+                    core.endpoint.ring_peers();
+                }
+                operation.is_done() || found.is_err()
+            });
+        }
         if operation.is_done() {
             self.witness.remember(call, stamps.own());
             return Ok(());

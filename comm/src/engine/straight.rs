@@ -47,6 +47,14 @@ pub(super) struct Stage {
     pub(super) in_parts: Option<(usize, usize)>,
 }
 
+impl Stage {
+    /// Whether a step of the round has ended.
+    #[inline]
+    pub(super) fn has_ended(&self, place: usize) -> bool {
+        place < STEPS_MAX && self.ended & 1 << place != 0
+    }
+}
+
 /// What came of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
@@ -109,11 +117,10 @@ impl Straight {
             };
             let mut all = true;
             for (place, leg) in legs.iter().enumerate() {
-                let has_ended = |place: usize| stage.ended & 1 << place != 0;
-                if has_ended(place) {
+                if stage.has_ended(place) {
                     continue;
                 }
-                if leg.after.is_some_and(|earlier| !has_ended(earlier)) {
+                if leg.after.is_some_and(|earlier| !stage.has_ended(earlier)) {
                     all = false;
                     continue;
                 }

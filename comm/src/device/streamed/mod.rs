@@ -14,7 +14,6 @@ pub(crate) use bays::Bays;
 use super::Call;
 use super::flags::Signals;
 use super::plan::digest_of;
-use crate::collective::Collective;
 use crate::engine::Plan;
 use crate::reduce::ReduceOp;
 
@@ -95,7 +94,7 @@ impl Streamed {
                 writer.open(&shapes, window * bays.unit());
                 writer.program();
                 if op == ReduceOp::Avg {
-                    writer.divide(averaged(plan));
+                    writer.divide(plan.summed_chunks());
                 }
             }
         }
@@ -119,14 +118,4 @@ fn windows_of(widest: u64, bays: &Bays) -> u64 {
 
 fn windows(plan: &Plan, bays: &Bays) -> u64 {
     windows_of(plan.shapes(0).message().widest() as u64, bays) * plan.slices as u64
-}
-
-/// How many chunks of the output hold a sum when the program has ended.
-fn averaged(plan: &Plan) -> u32 {
-    match plan.collective {
-        Collective::AllReduce => plan.program.chunks,
-        Collective::Reduce if plan.program.me == plan.program.root => plan.program.chunks,
-        Collective::ReduceScatter => 1,
-        _ => 0,
-    }
 }

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::algorithm::{ROWS, Row};
+use crate::collective::Collective;
 use crate::device::Board;
 use crate::engine::{Extent, Shape, Slicing};
 use crate::reduce::{DataType, Kernel};
@@ -138,7 +139,7 @@ impl Case {
         let divides = self.op == ReduceOp::Avg;
         let output = |(me, user): (usize, User)| {
             let mut output = user.elements[user.output..].to_vec();
-            if divides && averaged(&plans[me]) > 0 {
+            if divides && plans[me].summed_chunks() > 0 {
                 output.iter_mut().for_each(|element| *element = divided(*element));
             }
             output
